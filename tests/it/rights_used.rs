@@ -148,6 +148,8 @@ const USES: &[Use] = &[
     ("gateway", DROVER, "deployments/fail", "update", WRITING, "merge::<Deployment>"),
     ("gateway", DROVER, "clientnodes", "patch", WRITING, "merge::<ClientNode>"),
     ("gateway", DROVER, "clientnodes", "delete", WRITING, "store.delete::<ClientNode>"),
+    ("gateway", DROVER, "csivolumes", "create", WRITING, "store.create::<CSIVolume>"),
+    ("gateway", DROVER, "csivolumes", "update", WRITING, "store.replace::<CSIVolume>"),
     ("gateway", DROVER, "csivolumes", "patch", WRITING, "merge::<CSIVolume>"),
     ("gateway", DROVER, "csivolumes", "delete", WRITING, "store.delete::<CSIVolume>"),
     ("gateway", "", "namespaces", "list watch", CACHES, "changes::<Namespace>"),

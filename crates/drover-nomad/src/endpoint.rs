@@ -1,6 +1,7 @@
 //! What is read, by path.
 
 use crate::paths::{OfId, by_end, by_ends, some_id};
+use crate::query::Query;
 use crate::search::SearchRequest;
 use crate::unbuilt;
 
@@ -73,10 +74,16 @@ pub enum Endpoint {
     PoolNodes(String),
     /// The jobs that are for it.
     PoolJobs(String),
-    /// The list of volumes.
+    /// The list of volumes: those of CSI drivers.
     Volumes,
     /// A CSI volume.
     Volume(String),
+    /// The list of host volumes.
+    HostVolumes,
+    /// A host volume.
+    HostVolume(String),
+    /// The list of snapshots of a plugin's volumes.
+    Snapshots,
     /// The list of plugins.
     Plugins,
     /// A CSI plugin.
@@ -103,6 +110,17 @@ pub enum Endpoint {
     Nothing,
     /// Objects whose ids begin so.
     Search(SearchRequest),
+}
+
+impl Endpoint {
+    /// The endpoint that is meant where the parameters say which of two lists that is.
+    #[must_use]
+    pub fn with(self, query: &Query) -> Self {
+        match self {
+            Self::Volumes if query.text("type") == Some("host") => Self::HostVolumes,
+            other => other,
+        }
+    }
 }
 
 /// What there is of a job, by how the path ends.
@@ -143,6 +161,7 @@ pub(crate) fn of(path: &str) -> Option<Endpoint> {
         "allocations" => Some(Endpoint::Allocations),
         "nodes" => Some(Endpoint::Nodes),
         "volumes" => Some(Endpoint::Volumes),
+        "volumes/snapshot" => Some(Endpoint::Snapshots),
         "plugins" => Some(Endpoint::Plugins),
         "namespaces" => Some(Endpoint::Namespaces),
         "regions" => Some(Endpoint::Regions),
@@ -192,10 +211,11 @@ fn object(path: &str) -> Option<Endpoint> {
         ("plugin/csi/", "", Endpoint::Plugin),
         ("scaling/policy/", "", Endpoint::ScalingPolicy),
         ("service/", "", Endpoint::Service),
+        ("volume/host/", "", Endpoint::HostVolume),
     ];
     if let Some(id) = path.strip_prefix("volume/csi/").and_then(some_id) {
         // These may hold `/`, as jobs' may.
-        return (!unbuilt::is_of_volume(path)).then_some(Endpoint::Volume(id));
+        return Some(Endpoint::Volume(id));
     }
     by_ends(simple, path)
 }

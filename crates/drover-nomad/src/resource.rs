@@ -19,6 +19,8 @@ pub enum Resource {
     Nodes,
     /// `csivolumes`.
     Volumes,
+    /// `hostvolumes`.
+    HostVolumes,
     /// `namespaces`.
     Namespaces,
     /// The path `/metrics`, which is no resource: what daemons of Kubernetes are scraped by.
@@ -30,9 +32,13 @@ impl Resource {
     pub const fn group(self) -> &'static str {
         match self {
             Self::Namespaces | Self::Metrics => "",
-            Self::Jobs | Self::Versions | Self::Allocations | Self::Deployments | Self::Nodes | Self::Volumes => {
-                "drover.dev"
-            }
+            Self::Jobs
+            | Self::Versions
+            | Self::Allocations
+            | Self::Deployments
+            | Self::Nodes
+            | Self::Volumes
+            | Self::HostVolumes => "drover.dev",
         }
     }
 
@@ -45,6 +51,7 @@ impl Resource {
             Self::Deployments => "deployments",
             Self::Nodes => "clientnodes",
             Self::Volumes => "csivolumes",
+            Self::HostVolumes => "hostvolumes",
             Self::Namespaces => "namespaces",
             Self::Metrics => "",
         }
@@ -58,6 +65,7 @@ impl Resource {
             Self::Allocations => world.allocations.namespaces(),
             Self::Deployments => world.deployments.namespaces(),
             Self::Volumes => world.volumes.namespaces(),
+            Self::HostVolumes => world.host_volumes.namespaces(),
             Self::Nodes | Self::Metrics => Vec::new(),
             Self::Namespaces => world.namespaces.iter().filter_map(|it| it.metadata.name.clone()).collect(),
         }

@@ -20,6 +20,11 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
     let of_one = |resource: Resource, verb: Verb| {
         vec![Right { resource, verb, reach: Reach::Namespace(query.namespace()), is_optional: false }]
     };
+    // Who uses a volume is there for those who may list allocations.
+    let with_users = |volume: Vec<Right>| {
+        let users = of_one(Resource::Allocations, Verb::List).into_iter();
+        volume.into_iter().chain(users.map(|right| Right { is_optional: true, ..right })).collect()
+    };
     let of_cluster =
         |resource: Resource, verb: Verb| Right { resource, verb, reach: Reach::Cluster, is_optional: false };
     match endpoint {
@@ -62,12 +67,10 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
             of_cluster(Resource::Nodes, Verb::Get),
             Right { resource: Resource::Allocations, verb: Verb::List, reach: Reach::Everywhere, is_optional: true },
         ],
-        Endpoint::Volumes => list(Resource::Volumes),
-        Endpoint::Volume(_) => {
-            let claims = of_one(Resource::Allocations, Verb::List).into_iter();
-            let claims = claims.map(|right| Right { is_optional: true, ..right });
-            of_one(Resource::Volumes, Verb::Get).into_iter().chain(claims).collect()
-        }
+        Endpoint::Volumes | Endpoint::Snapshots => list(Resource::Volumes),
+        Endpoint::HostVolumes => list(Resource::HostVolumes),
+        Endpoint::HostVolume(_) => with_users(of_one(Resource::HostVolumes, Verb::Get)),
+        Endpoint::Volume(_) => with_users(of_one(Resource::Volumes, Verb::Get)),
         Endpoint::Namespaces => vec![Right {
             resource: Resource::Namespaces,
             verb: Verb::Get,
@@ -98,7 +101,8 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
                 | Resource::Versions
                 | Resource::Allocations
                 | Resource::Deployments
-                | Resource::Volumes => list(resource),
+                | Resource::Volumes
+                | Resource::HostVolumes => list(resource),
             })
             // Who searches everywhere gets what it may see.
             .map(|right| Right { is_optional: request.context == Context::All, ..right })
@@ -144,7 +148,8 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::PoolNodes(_)
         | Endpoint::Plugins
         | Endpoint::Plugin(_) => Some(Kind::Node),
-        Endpoint::Volumes | Endpoint::Volume(_) => Some(Kind::Volume),
+        Endpoint::Volumes | Endpoint::Volume(_) | Endpoint::Snapshots => Some(Kind::Volume),
+        Endpoint::HostVolumes | Endpoint::HostVolume(_) => Some(Kind::HostVolume),
         Endpoint::Namespaces => Some(Kind::Namespace),
         Endpoint::Regions
         | Endpoint::AgentSelf

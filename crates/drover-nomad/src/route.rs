@@ -121,6 +121,8 @@ mod tests {
         assert_eq!(of("job/allocations"), Endpoint::Job("allocations".to_owned()));
         assert_eq!(of("job/a%20%C3%A4/summary"), Endpoint::JobSummary("a ä".to_owned()));
         assert_eq!(of("volume/csi/a%2Fb"), Endpoint::Volume("a/b".to_owned()));
+        assert_eq!(of("volume/host/u"), Endpoint::HostVolume("u".to_owned()));
+        assert_eq!(of("volumes/snapshot"), Endpoint::Snapshots);
         assert_eq!(of("deployment/allocations/u"), Endpoint::DeploymentAllocations("u".to_owned()));
         assert_eq!(of("node/u/allocations"), Endpoint::NodeAllocations("u".to_owned()));
     }
@@ -136,7 +138,14 @@ mod tests {
                 (200, 200, 405)
             );
         }
-        for path in ["job/web/dispatch", "job/a/b/plan", "node/u/drain", "allocation/u/stop", "validate/job"] {
+        for path in [
+            "job/web/dispatch",
+            "job/a/b/plan",
+            "node/u/drain",
+            "allocation/u/stop",
+            "validate/job",
+            "volume/csi/v/create",
+        ] {
             assert_eq!((code(&Method::PUT, path), code(&Method::GET, path)), (200, 405), "{path}");
         }
         for path in ["nodes", "regions", "agent/self", "deployments", "job/web/summary", "allocation/u"] {
@@ -154,9 +163,9 @@ mod tests {
             (Method::POST, "quota", "ResourceQuota"),
             (Method::PUT, "acl/policy/ops", "RBAC"),
             (Method::PUT, "operator/scheduler/configuration", "controller.config.scheduler"),
-            (Method::PUT, "volume/csi/v", "kubectl"),
-            (Method::PUT, "volume/csi/v/create", "kubectl"),
-            (Method::DELETE, "volume/csi/v/delete", "kubectl"),
+            (Method::PUT, "volume/host/create", "kubectl apply"),
+            (Method::DELETE, "volume/host/u/delete", "kubectl apply"),
+            (Method::GET, "volumes/external", "own means"),
             (Method::DELETE, "evaluations", "go by themselves"),
         ] {
             let fault = read(&method, path).expect_err(path);

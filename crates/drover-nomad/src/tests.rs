@@ -84,8 +84,18 @@ fn world() -> World {
         world.deployments.put(object("Deployment", &deployment, &spec, &status));
         let volume = json!({ "id": "data[0]", "pluginID": "ebs", "capabilities": [], "secretsRef": { "name": "top" } });
         let claim = json!({ "allocID": format!("{space}-alloc"), "nodeName": "n-1", "mode": "write" });
-        let status = json!({ "phase": "claimed", "claims": [claim], "schedulable": true });
+        let snapshot = json!({ "id": "snap-7", "name": "nightly", "createdAt": "2026-01-01T00:00:00Z",
+                               "sizeBytes": 7, "readyToUse": true });
+        let status = json!({ "phase": "claimed", "claims": [claim], "schedulable": true, "externalID": "vol-1",
+                             "snapshots": [snapshot] });
         world.volumes.put(object("CSIVolume", &meta(space, "data-0", "vol", 40), &volume, &status));
+        let capability = json!({ "accessMode": "single-node-writer", "attachmentMode": "file-system" });
+        let folder = json!({ "name": "ledger", "plugin": "mkdir", "parameters": { "mode": "0700" },
+                             "capacity": { "min": "1Gi" }, "capabilities": [capability],
+                             "constraints": [{ "lTarget": "${node.class}", "operand": "=", "rTarget": "ssd" }] });
+        let status = json!({ "phase": "ready", "nodeName": "n-1" });
+        let id = format!("{space}-folder");
+        world.host_volumes.put(object("HostVolume", &meta(space, "ledger-1", &id, 45), &folder, &status));
         world.namespaces.put(serde_json::from_value(json!({ "metadata": { "name": space } })).expect("a namespace"));
     }
     let csi = json!({ "ebs": { "controller": true, "node": true, "healthy": true, "allocID": "shop-alloc" } });
@@ -116,6 +126,7 @@ fn reply(spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Val
 
 fn reply_of(world: &World, spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Value, Fault> {
     let query = Query::parse(text)?;
+    let endpoint = &endpoint.clone().with(&query);
     let scope = |resource: Resource| {
         let scope = match (resource, spaces, query.namespaces()) {
             (Resource::Nodes, ..) | (_, None, crate::Asked::All) => Scope::All,
@@ -207,6 +218,8 @@ fn what_is_unknown_is_404_and_lists_of_it_are_empty() {
         "deployment/u",
         "job/u",
         "volume/csi/u",
+        "volume/host/u",
+        "volume/host/shop-folder",
         "plugin/csi/u",
         "evaluation/u",
         "job/u/summary",
@@ -217,7 +230,7 @@ fn what_is_unknown_is_404_and_lists_of_it_are_empty() {
         let fault = ask_as(None, path).expect_err(path);
         assert!(fault.code == 404 && fault.message.contains("not found"), "{path}: {fault}");
     }
-    for path in ["job/u/allocations", "job/u/evaluations", "job/u/deployments", "plugins", "volumes?type=host"] {
+    for path in ["job/u/allocations", "job/u/evaluations", "job/u/deployments", "plugins", "volumes?type=tape"] {
         assert_eq!(ask(path), json!([]), "{path}");
     }
     assert_eq!(ask("job/u/deployment"), Value::Null);
@@ -335,6 +348,54 @@ fn filters_look_at_the_whole_object() {
     assert_eq!(of("DeploymentID == \"shop-deployment\""), "shop");
     assert_eq!(of("TaskStates[\"t\"].State == \"dead\""), "");
     assert_eq!(of("Metrics.NodesEvaluated == 4 and Namespace != shop"), "default");
+}
+
+#[test]
+fn host_volumes_are_listed_by_their_own_ids_with_their_nodes_and_those_who_use_them() {
+    let stub = &ask("volumes?type=host")[0];
+    let expected = json!({
+        "ID": "default-folder", "Namespace": "default", "Name": "ledger", "PluginID": "mkdir", "NodeID": NODE,
+        "NodePool": "default", "State": "ready", "CapacityBytes": 0, "CreateIndex": 1_767_225_600,
+        "CreateTime": 1_767_225_600_000_000_000_i64, "ModifyIndex": 45, "ModifyTime": 1_767_225_600_000_000_000_i64,
+    });
+    assert_eq!(*stub, expected);
+    let all = "volumes?type=host&namespace=*";
+    assert_eq!(ids(&ask(all), "ID"), ["default-folder", "shop-folder"]);
+    assert_eq!(ids(&ask(&format!("{all}&prefix=shop")), "ID"), ["shop-folder"]);
+    assert_eq!(ids(&ask(&format!("volumes?type=host&node_id={NODE}")), "ID"), ["default-folder"]);
+    for none in ["node_id=u", "plugin_id=none", "filter=State+%3D%3D+pending"] {
+        assert_eq!(ask(&format!("volumes?type=host&{none}")), json!([]), "{none}");
+    }
+    let full = ask("volume/host/default-folder");
+    assert_eq!((&full["RequestedCapacityMinBytes"], &full["Parameters"]["mode"]), (&json!(1 << 30), &json!("0700")));
+    assert_eq!(full["Constraints"], json!([{ "LTarget": "${node.class}", "RTarget": "ssd", "Operand": "=" }]));
+    assert_eq!((&full["HostPath"], &full["Allocations"]), (&json!(""), &json!([])));
+
+    let mut with_one = world();
+    let mut user = allocation("default", "web-api-0", "default-alloc", "running");
+    user.spec.host_volumes = [("data".to_owned(), "default-folder".to_owned())].into();
+    with_one.allocations.put(user);
+    let endpoint = Endpoint::HostVolume("default-folder".to_owned());
+    let of =
+        |spaces: &[&str]| reply_of(&with_one, Some(spaces), &endpoint, "").expect("a volume")["Allocations"].clone();
+    assert_eq!((ids(&of(&["default"]), "ID").len(), of(&["shop"])), (1, json!([])));
+}
+
+#[test]
+fn snapshots_are_those_that_volumes_of_a_plugin_have_in_their_status() {
+    let told = ask("volumes/snapshot?plugin_id=ebs");
+    let expected = json!({
+        "ID": "snap-7", "Name": "nightly", "SourceVolumeID": "data[0]", "ExternalSourceVolumeID": "vol-1",
+        "PluginID": "ebs", "SizeBytes": 7, "CreateTime": 1_767_225_600, "IsReady": true, "Secrets": {}, "Parameters": {},
+    });
+    assert_eq!(told, json!({ "Snapshots": [expected], "NextToken": "" }));
+    assert_eq!(ask("volumes/snapshot?plugin_id=none")["Snapshots"], json!([]));
+    let all = ask("volumes/snapshot?plugin_id=ebs&namespace=*&per_page=1");
+    assert_eq!((ids(&all["Snapshots"], "ID").len(), &all["NextToken"]), (1, &json!("snap-7")));
+    let unseen = ask_as(Some(&["shop"]), "volumes/snapshot?plugin_id=ebs&namespace=*").expect("a list");
+    assert_eq!(ids(&unseen["Snapshots"], "ID").len(), 1);
+    let fault = ask_as(None, "volumes/snapshot").expect_err("no plugin");
+    assert!(fault.code == 400 && fault.message.contains("plugin_id"), "{fault}");
 }
 
 #[test]

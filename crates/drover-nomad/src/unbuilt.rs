@@ -18,10 +18,7 @@ const PATHS: &[(&str, &str)] = &[
     ("client/allocation/*/snapshot", "agents hand the disks of allocations over to each other by themselves"),
     ("client/allocation/*/pause", "tasks have no schedule by which they pause"),
     ("volumes/external", "list a provider's volumes by its own means"),
-    ("volumes/snapshot", "snapshots are in the status of the CSIVolume: `drover volume snapshot`"),
-    ("volume/csi/*/create", "write the CSIVolume by `kubectl apply`"),
-    ("volume/csi/*/delete", "delete the CSIVolume by `kubectl delete`"),
-    ("volume/host/*", "host volumes are in the status of the ClientNodes"),
+    ("volume/host/*", "make a HostVolume by `kubectl apply`, and delete it by `kubectl delete`"),
     ("agent/servers", "the replicas are pods: `kubectl get pods -n drover-system`"),
     ("agent/monitor", "read the logs of drover's pods by `kubectl logs`"),
     ("agent/keyring/*", "drover has no gossip and no keys of it"),
@@ -52,7 +49,6 @@ const WRITES: &[(&str, &str)] = &[
     ("node/pool/*", POOLS),
     ("evaluations", "evaluations are not objects, and go by themselves"),
     ("service/*", "a service goes with its allocations"),
-    ("volume/csi/*", "apply or delete the CSIVolume by `kubectl`"),
 ];
 
 /// The refusal of a path that is Nomad's, and not served; none: it is no such path.
@@ -74,11 +70,6 @@ fn refuse(path: &str, remedy: &str) -> Fault {
 /// Whether a path below `job/` is one of those that are not served.
 pub(crate) fn is_of_job(path: &str) -> bool {
     path.starts_with("job/") && remedy(PATHS, path).is_some()
-}
-
-/// Whether a path below `volume/csi/` is one of those that are not served.
-pub(crate) fn is_of_volume(path: &str) -> bool {
-    path.starts_with("volume/csi/") && remedy(PATHS, path).is_some()
 }
 
 fn remedy(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {

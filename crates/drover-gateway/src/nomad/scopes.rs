@@ -69,7 +69,8 @@ pub(super) fn access(right: &Right, namespace: &str) -> Access {
         | Resource::Allocations
         | Resource::Deployments
         | Resource::Nodes
-        | Resource::Volumes => "",
+        | Resource::Volumes
+        | Resource::HostVolumes => "",
     };
     Access {
         group: right.resource.group(),

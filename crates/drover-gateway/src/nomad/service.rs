@@ -175,12 +175,13 @@ impl Nomad {
         let query = Query::parse(request.uri().query().unwrap_or_default())?;
         call.is_about(query.text("namespace").unwrap_or("default"));
         let endpoint = match asked {
-            WholeCall::Read(endpoint) => endpoint,
+            WholeCall::Read(endpoint) => endpoint.with(&query),
             WholeCall::Search(manner) => Endpoint::Search(SearchRequest::read(manner, &body(request).await?)?),
             WholeCall::Write(endpoint) => {
                 known(identity)?;
                 let body = body(request).await?.into();
-                return self.write(Writing { parts: &self.parts, identity, endpoint, query, body }).await;
+                let (parts, blocked) = (&*self.parts, &*self.blocked);
+                return self.write(Writing { parts, identity, endpoint, query, body, blocked }).await;
             }
             WholeCall::Plan(id) => {
                 known(identity)?;

@@ -6,14 +6,17 @@
 //! conflict. Must never know what a request means.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_nomad::{
-    Change, Demand, Kind, Query, Target, Way, World, WriteEndpoint, WriteOrder, WriteView, Written, order, told,
+    Change, Demand, Kind, Outcome, Query, Target, Way, Whole, World, WriteEndpoint, WriteOrder, WriteView, Written,
+    order, told,
 };
 use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store as _, StoreError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::parts::NomadParts;
 use crate::answers::Refusal;
@@ -34,6 +37,8 @@ pub(super) struct Writing<'a> {
     pub(super) query: Query,
     /// The body.
     pub(super) body: Arc<[u8]>,
+    /// Those that wait for what others do, with the readers that wait.
+    pub(super) blocked: &'a Semaphore,
 }
 
 impl Writing<'_> {
@@ -50,7 +55,7 @@ impl Writing<'_> {
         let (mut last, mut goes_on) = (None, false);
         for _ in 0..ATTEMPTS {
             let before = caches.complete().await?;
-            let order = self.order(Arc::clone(&before), random, goes_on).await?;
+            let mut order = self.order(Arc::clone(&before), random, goes_on).await?;
             for demand in &order.demands {
                 permit(reviews, self.identity, demand).await?;
             }
@@ -61,8 +66,11 @@ impl Writing<'_> {
                     // Where the watch lags, a reader with the answer's index waits for it.
                     let states: Vec<(Kind, u64)> = written.iter().map(|one| (one.kind, one.index())).collect();
                     tokio::join!(caches.reach(&states), self.known_elsewhere(&states));
+                    let mut answer = match order.outcome.take() {
+                        Some(outcome) => self.come(&outcome, &written).await?,
+                        None => order.answer(&written),
+                    };
                     let index = index_of(&written, &caches.now());
-                    let mut answer = order.answer(&written);
                     if let Some(answer) = answer.as_object_mut().filter(|_| !written.is_empty()) {
                         answer.entry("Index").or_insert_with(|| json!(index));
                     }
@@ -79,6 +87,29 @@ impl Writing<'_> {
         }
         let why = last.map(|error| error.to_string()).unwrap_or_default();
         Err(Refusal::new(500, format!("others change this all the time: try again ({why})")))
+    }
+
+    /// Waits for what others do of a write; the answer. Where too many wait already, it is that of an end of the time.
+    async fn come(&self, outcome: &Outcome, written: &[Written]) -> Result<Value, Refusal> {
+        let NomadParts { caches, ends, .. } = self.parts;
+        let comes = async {
+            let mut news = caches.news(outcome.kind)?;
+            loop {
+                let found = outcome.seen(&caches.now(), written);
+                if found.is_some() {
+                    return found;
+                }
+                news.changed().await.ok()?;
+            }
+        };
+        let turn = self.blocked.try_acquire();
+        let within = if turn.is_ok() { outcome.within } else { Duration::ZERO };
+        let found = tokio::select! {
+            biased;
+            () = ends.cancelled() => None,
+            found = tokio::time::timeout(within, comes) => found.ok().flatten(),
+        };
+        Ok(found.unwrap_or_else(|| outcome.late(&caches.now()))?)
     }
 
     /// The caller may reach another replica next.
@@ -132,10 +163,16 @@ async fn write_all(store: &KubeStore, changes: &[Change]) -> (Vec<Written>, Resu
 }
 
 async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError> {
-    let of_job = |job: Job| Written { kind: Kind::Job, meta: job.metadata };
+    let of = |kind: Kind, meta: ObjectMeta| Written { kind, meta };
     match change {
-        Change::Create(job) => store.create::<Job>(job).await.map(of_job),
-        Change::Replace(job) => store.replace::<Job>(job).await.map(of_job),
+        Change::Create(Whole::Job(job)) => Ok(of(Kind::Job, store.create::<Job>(job).await?.metadata)),
+        Change::Create(Whole::Volume(volume)) => {
+            Ok(of(Kind::Volume, store.create::<CSIVolume>(volume).await?.metadata))
+        }
+        Change::Replace(Whole::Job(job)) => Ok(of(Kind::Job, store.replace::<Job>(job).await?.metadata)),
+        Change::Replace(Whole::Volume(volume)) => {
+            Ok(of(Kind::Volume, store.replace::<CSIVolume>(volume).await?.metadata))
+        }
         Change::Patch(target, body) => {
             let meta = match target.kind {
                 Kind::Job => merge::<Job>(store, target, Part::Spec, body).await?,
@@ -146,7 +183,7 @@ async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError
                 Kind::Version => merge::<JobVersion>(store, target, Part::Status, body).await?,
                 Kind::HostVolume | Kind::Namespace => return Err(never(target)),
             };
-            Ok(Written { kind: target.kind, meta })
+            Ok(of(target.kind, meta))
         }
         Change::Delete(target) => {
             let (key, same) = (key_of(target), Precondition { uid: target.uid.clone(), resource_version: None });
@@ -160,7 +197,7 @@ async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError
             }
             // A deletion answers with no object: what was known stands for it.
             let meta = ObjectMeta { uid: target.uid.clone(), ..ObjectMeta::default() };
-            Ok(Written { kind: target.kind, meta })
+            Ok(of(target.kind, meta))
         }
     }
 }

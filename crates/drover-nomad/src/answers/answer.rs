@@ -5,7 +5,7 @@ use serde_json::json;
 use super::agent::{self, REGION};
 use super::reply::Reply;
 use super::view::View;
-use super::{allocations, cluster, deployments, evaluations, jobs, metrics, pools, scaling, services};
+use super::{allocations, cluster, deployments, evaluations, jobs, metrics, pools, scaling, services, volumes};
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::search;
@@ -49,8 +49,11 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::PoolJobs(name) => pools::jobs(name, view),
         Endpoint::Node(id) => cluster::node(id, view),
         Endpoint::NodeAllocations(id) => allocations::on_node(id, view),
-        Endpoint::Volumes => cluster::volumes(view),
-        Endpoint::Volume(id) => cluster::volume(id, view),
+        Endpoint::Volumes => volumes::list(view),
+        Endpoint::Volume(id) => volumes::one(id, view),
+        Endpoint::HostVolumes => volumes::hosts(view),
+        Endpoint::HostVolume(id) => volumes::host(id, view),
+        Endpoint::Snapshots => volumes::snapshots(view),
         Endpoint::Plugins => cluster::plugins(view),
         Endpoint::Plugin(id) => cluster::plugin(id, view),
         Endpoint::Namespaces => cluster::namespaces(view),

@@ -1,4 +1,4 @@
-//! Nodes, volumes, plugins and namespaces.
+//! Nodes, plugins and namespaces.
 
 use drover_api::ClientNode;
 use k8s_openapi::api::core::v1::Namespace;
@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
-use crate::listing::{Order, Page, Place, page};
+use crate::listing::{Order, Place, page};
 use crate::resource::Resource;
 use crate::wire::times::created;
-use crate::wire::{node as node_wire, plugin as plugin_wire, volume as volume_wire};
-use crate::world::{namespace, uid, version, volume_id};
+use crate::wire::{node as node_wire, plugin as plugin_wire};
+use crate::world::{uid, version};
 
 /// The list of those nodes that are chosen.
 pub(super) fn nodes(is_chosen: impl Fn(&ClientNode) -> bool, view: View<'_>) -> Result<Reply, Fault> {
@@ -29,41 +29,6 @@ pub(super) fn nodes(is_chosen: impl Fn(&ClientNode) -> bool, view: View<'_>) -> 
 pub(super) fn node(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let found = view.world.nodes.with_uid(id).ok_or_else(|| Fault::missing("node", id))?;
     Reply::of(&node_wire::full(found), view.query)
-}
-
-/// The list of volumes: those of CSI drivers. Host volumes have no ids of their own, and are shown with their nodes.
-pub(super) fn volumes(view: View<'_>) -> Result<Reply, Fault> {
-    let View { world, query, scopes, .. } = view;
-    if query.text("type").is_some_and(|kind| kind != "csi") {
-        return Reply::page(Page::<()> { items: Vec::new(), next: None }, query, |()| Value::Null);
-    }
-    let node = query.text("node_id").map(|id| world.nodes.with_uid(id).and_then(|node| node.metadata.name.clone()));
-    let is_on = |volume: &drover_api::CSIVolume| match &node {
-        None => true,
-        Some(None) => false,
-        Some(Some(name)) => {
-            volume.status.iter().flat_map(|status| &status.claims).any(|claim| claim.node_name == *name)
-        }
-    };
-    let shown = world
-        .volumes
-        .iter()
-        .filter(|it| scopes.has(Resource::Volumes, namespace(&it.metadata)))
-        .filter(|it| query.text("plugin_id").is_none_or(|plugin| it.spec.plugin_id == plugin))
-        .filter(|it| is_on(it));
-    let candidates = shown.map(|it| {
-        let meta = &it.metadata;
-        (Place::new(Order::Scoped, query, namespace(meta), volume_id(it), created(meta)), it)
-    });
-    let page = page(Order::Scoped, query, candidates, |it| volume_wire::full(it, world))?;
-    Reply::page(page, query, |it| volume_wire::stub(it))
-}
-
-/// A CSI volume. The allocations that hold it are there for those who may list them.
-pub(super) fn volume(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    let found = view.world.volume(&view.query.namespace(), id).ok_or_else(|| Fault::missing("volume", id))?;
-    let full = volume_wire::full(found, view.world);
-    Reply::of(&with_seen_allocations(full, view), view.query)
 }
 
 /// The list of plugins: those of type `csi`, where these are asked for.
@@ -84,7 +49,8 @@ pub(super) fn plugin(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     Reply::of(&with_seen_allocations(full, view), view.query)
 }
 
-fn with_seen_allocations(mut object: Value, view: View<'_>) -> Value {
+/// An object, whose allocations are left to those that the caller may list.
+pub(super) fn with_seen_allocations(mut object: Value, view: View<'_>) -> Value {
     if let Some(Value::Array(stubs)) = object.get_mut("Allocations") {
         stubs.retain(|stub| {
             let space = stub.get("Namespace").and_then(Value::as_str);

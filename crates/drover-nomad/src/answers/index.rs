@@ -22,6 +22,7 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         Endpoint::ScalingPolicy(id) => policy(world, &space, id).map(|it| version(&it.job.metadata)),
         Endpoint::Node(id) => world.nodes.with_uid(id).map(|it| version(&it.metadata)),
         Endpoint::Volume(id) => world.volume(&space, id).map(|it| version(&it.metadata)),
+        Endpoint::HostVolume(id) => world.host_volume(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Jobs
         | Endpoint::JobAllocations(_)
         | Endpoint::JobServices(_)
@@ -43,6 +44,8 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         | Endpoint::Nodes
         | Endpoint::NodeAllocations(_)
         | Endpoint::Volumes
+        | Endpoint::HostVolumes
+        | Endpoint::Snapshots
         | Endpoint::Plugins
         | Endpoint::Plugin(_)
         | Endpoint::Namespaces

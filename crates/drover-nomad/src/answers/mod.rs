@@ -14,6 +14,7 @@ mod reply;
 mod scaling;
 mod services;
 mod view;
+mod volumes;
 
 pub use agent::{AgentFacts, ServerFacts};
 pub use answer::answer;

@@ -26,7 +26,7 @@ pub enum Context {
     Plugins,
     /// CSI volumes.
     Volumes,
-    /// Host volumes with an id of their own: there are none.
+    /// Host volumes.
     HostVolumes,
     /// Scaling policies.
     ScalingPolicies,
@@ -62,7 +62,8 @@ impl Context {
             Self::Nodes | Self::Pools | Self::Plugins => Some(Resource::Nodes),
             Self::Namespaces => Some(Resource::Namespaces),
             Self::Volumes => Some(Resource::Volumes),
-            Self::HostVolumes | Self::Variables | Self::All => None,
+            Self::HostVolumes => Some(Resource::HostVolumes),
+            Self::Variables | Self::All => None,
         }
     }
 

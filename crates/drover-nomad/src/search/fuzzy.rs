@@ -134,12 +134,16 @@ pub(super) fn answer(request: &SearchRequest, world: &World, scopes: &Scopes) ->
                     finder.name(context.name(), &id, &[]);
                 }
             }
-            Context::Deployments | Context::Evaluations | Context::Volumes | Context::ScalingPolicies => {
+            Context::Deployments
+            | Context::Evaluations
+            | Context::Volumes
+            | Context::HostVolumes
+            | Context::ScalingPolicies => {
                 for id in prefix::ids(context, world, scopes) {
                     finder.id(context.name(), &id);
                 }
             }
-            Context::Nodes | Context::HostVolumes | Context::Variables | Context::All => {}
+            Context::Nodes | Context::Variables | Context::All => {}
         }
     }
     finder.answer()

@@ -63,6 +63,10 @@ pub(super) fn ids(context: Context, world: &World, scopes: &Scopes) -> Vec<Strin
             let of = world.jobs.iter().filter(|it| scopes.has(Resource::Jobs, namespace(&it.metadata)));
             of.flat_map(|job| scaling::of_job(job, world)).map(|policy| policy.id()).collect()
         }
-        Context::HostVolumes | Context::Variables | Context::All => Vec::new(),
+        Context::HostVolumes => {
+            let of = world.host_volumes.iter().filter(|it| scopes.has(Resource::HostVolumes, namespace(&it.metadata)));
+            of.filter_map(|it| it.metadata.uid.clone()).collect()
+        }
+        Context::Variables | Context::All => Vec::new(),
     }
 }

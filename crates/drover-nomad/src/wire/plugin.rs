@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use drover_api::ClientNode;
 use drover_api::client_node::{CsiInfo, Fingerprint};
+use drover_api::csi_volume::PluginSource;
+use drover_core::volume::plugin::Capability;
 use serde_json::{Map, Value, json};
 
 use super::allocation::{StubParts, stub as allocation_stub};
@@ -54,6 +56,22 @@ impl Plugin<'_> {
 
     fn n_healthy(&self, half: Half) -> usize {
         self.halves(half).filter(|(_, info)| info.healthy).count()
+    }
+
+    /// Whether drover asks a controller for what its volumes need, and none works.
+    pub(crate) fn lacks_controller(&self) -> bool {
+        let needs = |info: &CsiInfo| info.requires_controller_plugin && info.source == PluginSource::Job;
+        self.on.values().any(|(_, info)| needs(info)) && self.n_healthy(Half::Controller) == 0
+    }
+
+    /// Whether a controller that drover asks works and can do this.
+    pub(crate) fn can(&self, capability: Capability) -> bool {
+        let is_able = |info: &CsiInfo| {
+            info.source == PluginSource::Job
+                && info.healthy
+                && info.capabilities.iter().any(|known| known == capability.as_str())
+        };
+        self.halves(Half::Controller).any(|(_, info)| is_able(info))
     }
 }
 

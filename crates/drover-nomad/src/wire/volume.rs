@@ -64,6 +64,12 @@ pub(crate) fn full(volume: &CSIVolume, world: &World) -> Value {
     Value::Object(full)
 }
 
+/// The provider's id of it: of a volume that drover made, else as it was registered.
+pub(crate) fn external_id(volume: &CSIVolume) -> &str {
+    let made = volume.status.as_ref().map(|status| status.external_id.as_str()).filter(|id| !id.is_empty());
+    made.unwrap_or(&volume.spec.external_id)
+}
+
 fn claims(status: &CSIVolumeStatus, mode: ClaimMode) -> impl Iterator<Item = &Claim> {
     status.claims.iter().filter(move |claim| claim.state == ClaimState::Taken && claim.mode == mode)
 }
@@ -74,13 +80,12 @@ fn topologies(all: &[Topology]) -> Vec<Value> {
 
 fn common(volume: &CSIVolume, status: &CSIVolumeStatus) -> Map<String, Value> {
     let (spec, meta) = (&volume.spec, &volume.metadata);
-    let external = if status.external_id.is_empty() { &spec.external_id } else { &status.external_id };
     let name = if spec.name.is_empty() { volume_id(volume) } else { &spec.name };
     let fields = [
         ("ID", json!(volume_id(volume))),
         ("Namespace", json!(namespace(meta))),
         ("Name", json!(name)),
-        ("ExternalID", json!(external)),
+        ("ExternalID", json!(external_id(volume))),
         ("Topologies", json!(topologies(&status.topologies))),
         ("AccessMode", json!(status.access_mode.map_or("", |mode| mode.as_str()))),
         ("AttachmentMode", json!(status.attachment_mode.map_or("", |mode| mode.as_str()))),
@@ -102,7 +107,7 @@ fn common(volume: &CSIVolume, status: &CSIVolumeStatus) -> Map<String, Value> {
 }
 
 /// The bytes of a quantity, as `10Gi`; 0 where it is none.
-fn bytes(quantity: &str) -> u64 {
+pub(super) fn bytes(quantity: &str) -> u64 {
     const UNITS: [(&str, u64); 12] = [
         ("Ki", 1 << 10),
         ("Mi", 1 << 20),

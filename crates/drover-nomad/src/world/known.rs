@@ -188,6 +188,11 @@ impl World {
         self.volumes.of_group(volume_group(namespace, id)).next()
     }
 
+    /// A host volume of a namespace by its id.
+    pub(crate) fn host_volume(&self, namespace: &str, id: &str) -> Option<&Arc<HostVolume>> {
+        self.host_volumes.with_uid(id).filter(|it| self::namespace(&it.metadata) == namespace)
+    }
+
     /// The uid of a node; empty where there is none of this name.
     pub(crate) fn node_id(&self, name: &str) -> String {
         uid(self.nodes.named("", name).map(|node| &node.metadata)).to_owned()

@@ -50,6 +50,16 @@ pub enum WriteEndpoint {
     Eligibility(String),
     /// A node is forgotten.
     Purge(String),
+    /// A volume is made known, or changed.
+    RegisterVolume(String),
+    /// A volume is to be made by its provider.
+    CreateVolume(String),
+    /// A volume is taken out, and its provider deletes its data.
+    DeleteVolume(String),
+    /// A snapshot of a volume is taken.
+    TakeSnapshot,
+    /// A snapshot of a volume is deleted.
+    DeleteSnapshot,
     /// A volume is taken out; its data stays.
     DeregisterVolume(String),
     /// A volume is released from a node.
@@ -88,10 +98,18 @@ const OF_OTHERS: &[(&str, &str, OfId<WriteEndpoint>)] = &[
     ("node/", "/purge", WriteEndpoint::Purge),
 ];
 
+/// Ends of paths, and what is made of what stands before them.
+type Ends = &'static [(&'static str, OfId<WriteEndpoint>)];
+
+/// What PUT writes of a volume, by how the path ends.
+const PUT_OF_VOLUME: Ends = &[("/create", WriteEndpoint::CreateVolume)];
+/// What DELETE writes of it.
+const DELETE_OF_VOLUME: Ends = &[("/delete", WriteEndpoint::DeleteVolume), ("/detach", WriteEndpoint::DetachVolume)];
+
 /// What a method writes at a path; none: it writes nothing there.
 pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
     let (is_put, is_delete) = (*method == Method::PUT || *method == Method::POST, *method == Method::DELETE);
-    if let Some(found) = put(path) {
+    if let Some(found) = put(path).filter(|found| is_put || *found != WriteEndpoint::TakeSnapshot) {
         return is_put.then_some(found);
     }
     if let Some(tag) = tag(path) {
@@ -101,11 +119,14 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
             is_delete.then_some(WriteEndpoint::UnsetTag(tag))
         };
     }
-    if let Some(volume) = path.strip_prefix("volume/csi/").filter(|_| is_delete) {
-        return match volume.strip_suffix("/detach") {
-            Some(id) => some_id(id).map(WriteEndpoint::DetachVolume),
-            None if volume.ends_with("/delete") => None,
-            None => some_id(volume).map(WriteEndpoint::DeregisterVolume),
+    if path == "volumes/snapshot" {
+        return is_delete.then_some(WriteEndpoint::DeleteSnapshot);
+    }
+    if let Some(volume) = path.strip_prefix("volume/csi/") {
+        return match (is_put, is_delete) {
+            (true, _) => of_volume(volume, WriteEndpoint::RegisterVolume, (PUT_OF_VOLUME, DELETE_OF_VOLUME)),
+            (_, true) => of_volume(volume, WriteEndpoint::DeregisterVolume, (DELETE_OF_VOLUME, PUT_OF_VOLUME)),
+            (false, false) => None,
         };
     }
     let is_more = endpoint::is_of_job(path) || unbuilt::is_of_job(path);
@@ -119,9 +140,24 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
 
 /// Whether a path is one that is written and not read, so that another method is wrong there.
 pub(crate) fn is_written(path: &str) -> bool {
-    put(path).is_some_and(|endpoint| !matches!(endpoint, WriteEndpoint::Register(_) | WriteEndpoint::Scale(_)))
+    let is_read_too = |endpoint: &WriteEndpoint| {
+        matches!(endpoint, WriteEndpoint::Register(_) | WriteEndpoint::Scale(_) | WriteEndpoint::TakeSnapshot)
+    };
+    let is_of_volume =
+        |volume: &str| [PUT_OF_VOLUME, DELETE_OF_VOLUME].iter().any(|ends| by_end(ends, volume).is_some());
+    put(path).is_some_and(|endpoint| !is_read_too(&endpoint))
         || tag(path).is_some()
-        || path.strip_prefix("volume/csi/").is_some_and(|volume| volume.ends_with("/detach"))
+        || path.strip_prefix("volume/csi/").is_some_and(is_of_volume)
+}
+
+/// What is written of a volume, whose id may hold `/`: itself, or by one of the ends of this method. With an end of the
+/// other method it is no id.
+fn of_volume(path: &str, itself: OfId<WriteEndpoint>, (ends, others): (Ends, Ends)) -> Option<WriteEndpoint> {
+    if by_end(others, path).is_some() {
+        return None;
+    }
+    let (id, of) = by_end(ends, path).unwrap_or((path, itself));
+    some_id(id).map(of)
 }
 
 /// What PUT writes at a path that says so by itself.
@@ -130,6 +166,7 @@ fn put(path: &str) -> Option<WriteEndpoint> {
         "jobs" => return Some(WriteEndpoint::Register(None)),
         "jobs/parse" => return Some(WriteEndpoint::Parse),
         "validate/job" => return Some(WriteEndpoint::Validate),
+        "volumes/snapshot" => return Some(WriteEndpoint::TakeSnapshot),
         _ => {}
     }
     if let Some(rest) = path.strip_prefix("job/") {
@@ -164,7 +201,14 @@ mod tests {
         let unset = of(&Method::DELETE, "job/a/versions/x/y/tag");
         assert_eq!(unset, Some(WriteEndpoint::UnsetTag(tag("a", "x/y"))));
         assert_eq!(of(&Method::DELETE, "job/a"), Some(WriteEndpoint::Deregister("a".to_owned())));
-        assert_eq!(of(&Method::DELETE, "volume/csi/a/b/detach"), Some(WriteEndpoint::DetachVolume("a/b".to_owned())));
+        let delete = |path: &str| of(&Method::DELETE, path);
+        assert_eq!(delete("volume/csi/a/b/detach"), Some(WriteEndpoint::DetachVolume("a/b".to_owned())));
+        assert_eq!(delete("volume/csi/a/b/delete"), Some(WriteEndpoint::DeleteVolume("a/b".to_owned())));
+        assert_eq!(delete("volume/csi/a/b"), Some(WriteEndpoint::DeregisterVolume("a/b".to_owned())));
+        assert_eq!(put("volume/csi/a/b"), Some(WriteEndpoint::RegisterVolume("a/b".to_owned())));
+        assert_eq!(put("volume/csi/a/b/create"), Some(WriteEndpoint::CreateVolume("a/b".to_owned())));
+        assert_eq!(put("volumes/snapshot"), Some(WriteEndpoint::TakeSnapshot));
+        assert_eq!(delete("volumes/snapshot"), Some(WriteEndpoint::DeleteSnapshot));
         for (method, path) in [
             (Method::GET, "jobs"),
             (Method::GET, "job/a"),
@@ -175,13 +219,21 @@ mod tests {
             (Method::GET, "job/a/versions/x/tag"),
             (Method::PUT, "node/a/b/drain"),
             (Method::PUT, "allocation//stop"),
-            (Method::DELETE, "volume/csi/v/delete"),
+            (Method::DELETE, "volume/csi/v/create"),
+            (Method::PUT, "volume/csi/v/delete"),
+            (Method::PUT, "volume/csi/v/detach"),
+            (Method::PUT, "volume/csi//create"),
+            (Method::GET, "volume/csi/v"),
+            (Method::GET, "volumes/snapshot"),
+            (Method::PUT, "volume/host/v"),
             (Method::PUT, "nodes"),
         ] {
             assert_eq!(of(&method, path), None, "{method} {path}");
         }
         assert!(is_written("job/a/stable") && is_written("job/a/versions/x/tag") && !is_written("job/a/versions"));
         assert!(is_written("job/a/dispatch") && is_written("validate/job") && is_written("volume/csi/v/detach"));
+        assert!(is_written("volume/csi/v/create") && is_written("volume/csi/v/delete"));
+        assert!(!is_written("volume/csi/v") && !is_written("volumes/snapshot"));
         assert!(!is_written("job/a") && !is_written("jobs") && !is_written("job/a/scale") && !is_written("nodes"));
     }
 }

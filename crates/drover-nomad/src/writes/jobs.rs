@@ -97,7 +97,7 @@ pub(super) fn revert(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault>
     }
     let demands = authors::of_job(space, name, Some(&job.spec), &spec);
     let is_template = is_template(job);
-    let change = Change::Replace(Box::new(Job { spec, ..Job::clone(job) }));
+    let change = Change::Replace(Job { spec, ..Job::clone(job) }.into());
     Ok(WriteOrder::new(demands, vec![change], registered(view.now, is_template, Vec::new())))
 }
 

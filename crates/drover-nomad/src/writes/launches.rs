@@ -85,7 +85,7 @@ fn made(id: &str, payload: &[u8], body: DispatchBody, view: WriteView<'_>) -> Re
     let demands = authors::of_job(space, &object, None, &spec);
     let child = owner::child(parent, &object, spec);
     let now = seconds(view.now);
-    Ok(WriteOrder::new(demands, vec![Change::Create(Box::new(child))], move |written| {
+    Ok(WriteOrder::new(demands, vec![Change::Create(child.into())], move |written| {
         json!({
             "DispatchedJobID": child_id,
             "EvalID": id_of(written),
@@ -116,6 +116,6 @@ pub(super) fn force(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
     let child = periodic::child(name, &whole_spec(parent, view.world), view.now);
     let demands = authors::of_job(namespace(&parent.metadata), &child.name, None, &child.spec);
     let job = owner::child(parent, &child.name, child.spec);
-    let change = vec![Change::Create(Box::new(job))];
+    let change = vec![Change::Create(job.into())];
     Ok(WriteOrder::new(demands, change, registered(view.now, false, Vec::new())))
 }

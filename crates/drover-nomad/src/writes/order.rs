@@ -1,10 +1,11 @@
 //! What a request to change something comes to.
 
-use drover_api::Job;
+use drover_api::{CSIVolume, Job};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
+use super::outcome::Outcome;
 use crate::query::Query;
 use crate::world::{Kind, Name, World, version};
 
@@ -57,13 +58,34 @@ impl From<Way> for Demand {
     }
 }
 
+/// An object as it is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Whole {
+    /// A job.
+    Job(Box<Job>),
+    /// A volume.
+    Volume(Box<CSIVolume>),
+}
+
+impl From<Job> for Whole {
+    fn from(job: Job) -> Self {
+        Self::Job(Box::new(job))
+    }
+}
+
+impl From<CSIVolume> for Whole {
+    fn from(volume: CSIVolume) -> Self {
+        Self::Volume(Box::new(volume))
+    }
+}
+
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A job is made.
-    Create(Box<Job>),
-    /// A job is replaced; its resourceVersion is the precondition.
-    Replace(Box<Job>),
+    /// An object is made.
+    Create(Whole),
+    /// An object is replaced; its resourceVersion is the precondition.
+    Replace(Whole),
     /// Fields of an object are set, as a merge patch; of a version, whose spec never changes, those of its status.
     Patch(Target, Value),
     /// An object is deleted.
@@ -74,7 +96,8 @@ impl Change {
     /// The kind of the object that is written.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Create(_) | Self::Replace(_) => Kind::Job,
+            Self::Create(Whole::Job(_)) | Self::Replace(Whole::Job(_)) => Kind::Job,
+            Self::Create(Whole::Volume(_)) | Self::Replace(Whole::Volume(_)) => Kind::Volume,
             Self::Patch(target, _) | Self::Delete(target) => target.kind,
         }
     }
@@ -130,6 +153,8 @@ pub struct WriteOrder {
     pub demands: Vec<Demand>,
     /// What is written, in this order.
     pub changes: Vec<Change>,
+    /// What is waited for then, where the answer is not known when all is written.
+    pub outcome: Option<Outcome>,
     answer: Answer,
 }
 
@@ -149,7 +174,12 @@ impl WriteOrder {
         changes: Vec<Change>,
         answer: impl FnOnce(&[Written]) -> Value + Send + 'static,
     ) -> Self {
-        Self { demands, changes, answer: Box::new(answer) }
+        Self { demands, changes, outcome: None, answer: Box::new(answer) }
+    }
+
+    /// One that is answered when others have done what the changes ask them for.
+    pub(super) fn until(demands: Vec<Demand>, changes: Vec<Change>, outcome: Outcome) -> Self {
+        Self { outcome: Some(outcome), ..Self::new(demands, changes, |_| Value::Null) }
     }
 
     /// One that writes nothing.

@@ -2,7 +2,7 @@
 
 use super::endpoint::WriteEndpoint;
 use super::order::{WriteOrder, WriteView};
-use super::{allocations, deployments, jobs, launches, nodes, register, versions, volumes};
+use super::{allocations, deployments, jobs, launches, nodes, register, snapshots, versions, volume_register, volumes};
 use crate::fault::Fault;
 
 /// Orders a write.
@@ -35,5 +35,10 @@ pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder
         WriteEndpoint::Purge(id) => nodes::purge(id, view),
         WriteEndpoint::DeregisterVolume(id) => volumes::deregister(id, view),
         WriteEndpoint::DetachVolume(id) => volumes::detach(id, view),
+        WriteEndpoint::RegisterVolume(id) => volume_register::register(id, view),
+        WriteEndpoint::CreateVolume(id) => volume_register::create(id, view),
+        WriteEndpoint::DeleteVolume(id) => volumes::delete(id, view),
+        WriteEndpoint::TakeSnapshot => snapshots::take(view),
+        WriteEndpoint::DeleteSnapshot => snapshots::delete(view),
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrd
     let Some(before) = before else {
         job.metadata.annotations.get_or_insert_default().extend(source);
         let answer = registered(view.now, is_template, warnings);
-        return Ok(WriteOrder::new(demands, vec![Change::Create(Box::new(job))], answer));
+        return Ok(WriteOrder::new(demands, vec![Change::Create(job.into())], answer));
     };
     let warnings = [warnings, kept_in_step(before)].concat();
     let answer = registered(view.now, is_template, warnings);
@@ -120,7 +120,7 @@ pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrd
         let annotations = changed.metadata.annotations.get_or_insert_default();
         annotations.remove(annotation::SUBMISSION);
         annotations.extend(source);
-        Change::Replace(Box::new(changed))
+        Change::Replace(changed.into())
     };
     Ok(WriteOrder::new(demands, vec![change], answer))
 }

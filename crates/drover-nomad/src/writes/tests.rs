@@ -10,12 +10,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Change, WriteOrder, WriteView, Written, order};
+use super::{Change, Whole, WriteOrder, WriteView, Written, order};
 use crate::route::{Route, read};
 use crate::wire::awaited;
 use crate::wire::evaluation::full;
 use crate::world::{Kind, World};
 use crate::{Fault, Query};
+
+mod volumes;
 
 const UID: &str = "6f1d2c0a-0000-4000-8000-000000000001";
 const ALLOCATION: &str = "6f1d2c0a-0000-4000-8000-0000000000a1";
@@ -101,7 +103,7 @@ fn patch(order: &WriteOrder) -> &Value {
 
 fn replaced(order: &WriteOrder) -> &Job {
     match order.changes.last() {
-        Some(Change::Replace(job) | Change::Create(job)) => job,
+        Some(Change::Replace(Whole::Job(job)) | Change::Create(Whole::Job(job))) => job,
         other => panic!("no job: {other:?}"),
     }
 }
