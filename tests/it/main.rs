@@ -56,6 +56,7 @@ mod nomad_client;
 mod nomad_events;
 mod nomad_sdk;
 mod nomad_versions;
+mod nomad_volumes;
 mod nomad_writes;
 mod policies;
 mod power_off;

@@ -17,6 +17,8 @@ use crate::balancer::{Balancer, Replicas, SHUTDOWN};
 use crate::gateway::{Finds, Ran, Stage};
 use crate::gateway_limits::{Authority, Door, Proof, token_of};
 use crate::nomad_api::{Nomad, Told};
+use crate::nomad_volumes::stage_with_driver;
+use crate::volumes::make_at_driver;
 
 /// A job file of one group whose task runs a script.
 fn file(id: &str, of_job: &str, of_group: &str, of_task: &str, script: &str) -> String {
@@ -170,6 +172,35 @@ async fn p_071_p_078_and_g_033_nomads_own_command_runs_jobs_and_says_what_it_say
     cli.run(&["job", "status", "web"], 0, &["Status", "dead (stopped)"]);
     cli.run(&["job", "stop", "-purge", "web"], 0, &["finished with status \"complete\""]);
     cli.run(&["job", "status", "web"], 1, &["No job(s) with prefix or ID \"web\" found"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p_058_nomads_own_command_registers_makes_copies_and_deletes_volumes() {
+    let stage = stage_with_driver("nomad-cli-volumes").await;
+    let cli = Cli::by_token(&stage, stage.users).await;
+    make_at_driver(&stage.cluster, "known");
+    let volume = |id: &str, more: &str| {
+        let capability = "capability {\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}";
+        let text =
+            format!("id = \"{id}\"\nname = \"{id}\"\ntype = \"csi\"\nplugin_id = \"hostdir\"\n{more}\n{capability}\n");
+        cli.write(&format!("{id}.hcl"), &text)
+    };
+    let of = |args: &[&str], code: i32, says: &[&str]| cli.run(&[&["volume"], args].concat(), code, says);
+    of(&["register", &volume("known", "external_id = \"vol-known\"")], 0, &[]);
+    let secret = volume("secret", "external_id = \"vol-known\"\nsecrets {\n key = \"swordfish\"\n}");
+    let told = of(&["register", &secret], 1, &["spec.secretsRef"]);
+    assert!(!told.contains("swordfish"), "{told}");
+    of(&["status"], 0, &["known", "hostdir"]);
+    of(&["status", "known"], 0, &["ID", "= known", "External ID", "= vol-known", "Plugin ID", "= hostdir"]);
+    of(&["create", &volume("made", "capacity_min = \"1MiB\"")], 0, &["Created external volume ", "with ID made"]);
+    let taken = of(&["snapshot", "create", "made", "nightly"], 0, &["Completed snapshot of volume made"]);
+    let id = taken.split_whitespace().last().expect("an id").trim_end_matches('.').to_owned();
+    of(&["snapshot", "list", "-plugin", "hostdir"], 0, &[&id]);
+    of(&["snapshot", "delete", "hostdir", &id], 0, &[]);
+    of(&["delete", "known"], 1, &["it was registered"]);
+    of(&["deregister", "known"], 0, &[]);
+    of(&["delete", "made"], 0, &[]);
+    of(&["status"], 0, &["No CSI volumes"]);
 }
 
 /// P-071, P-078: what is checked, planned and run.

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::gateway::Stage;
 use crate::gateway_limits::{Door, token_of};
 use crate::nomad_api::Nomad;
+use crate::nomad_volumes::stage_with_driver;
 
 /// A job that uses about everything, and that no node fits.
 const RICH: &str = r#"
@@ -175,6 +176,14 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
                   "capabilities": [{ "accessMode": "multi-node-multi-writer", "attachmentMode": "file-system" }] },
     });
     cluster.kubectl_with(&["apply", "-f", "-"], Some(&volume.to_string())).expect("applied");
+    let capability = json!({ "accessMode": "single-node-writer", "attachmentMode": "file-system" });
+    let folder = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "HostVolume", "metadata": { "name": "ledger" },
+        "spec": { "plugin": "mkdir", "parameters": { "mode": "0700" }, "capabilities": [capability] },
+    });
+    cluster.kubectl_with(&["apply", "-f", "-"], Some(&folder.to_string())).expect("applied");
+    let made = async || nomad.get("volumes?type=host&filter=State+%3D%3D+ready").await.each("Name") == ["ledger"];
+    cluster.eventually("the folder is made", async || made().await).await;
     let changed = RICH.replace("owner = \"shop\"", "owner = \"farm\"").replace("cpu        = 10", "cpu = 20");
     let parameterized = batch("batch", "parameterized { meta_optional = [\"a\"] }");
     let periodic = batch("nightly", "periodic { crons = [\"@daily\"] }");
@@ -190,6 +199,7 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
     let id = async |path: &str, field: &str| nomad.get(path).await.each(field)[0].clone();
     let (evaluation, waiting) = (id("job/web/evaluations", "ID").await, id("evaluations?status=blocked", "ID").await);
     let (deployment, alloc) = (id("job/web/deployments", "ID").await, id("allocations", "ID").await);
+    let folder = id("volumes?type=host", "ID").await;
     let (node, policy) = (id("nodes", "ID").await, id("scaling/policies", "ID").await);
     let mut asked = Vec::new();
     for job in ["rich", "web", "batch", "nightly"] {
@@ -221,6 +231,8 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
         ("~allocations", format!("node/{node}/allocations")),
         ("volumes", "volumes?type=csi".to_owned()),
         ("volume", "volume/csi/data".to_owned()),
+        ("hostvolumes", "volumes?type=host".to_owned()),
+        ("hostvolume", format!("volume/host/{folder}")),
         ("namespaces", "namespaces".to_owned()),
         ("regions", "regions".to_owned()),
         ("self", "agent/self".to_owned()),
@@ -257,4 +269,11 @@ async fn g_045_terraforms_and_the_autoscalers_flows_are_complete() {
         assert_eq!(sdk(&stage, &[flow], text).await, "complete\n", "{flow}");
     }
     stage.cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
+}
+
+/// G-045: what Terraform's provider does with volumes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_045_terraforms_flow_with_volumes_is_complete() {
+    let stage = stage_with_driver("nomad-volume-flow").await;
+    assert_eq!(sdk(&stage, &["volumes"], "hostdir").await, "complete\n");
 }

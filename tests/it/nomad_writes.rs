@@ -41,7 +41,7 @@ impl Nomad {
         self.send(Method::PUT, path, &[], &body.to_string()).await
     }
 
-    async fn delete(&self, path: &str) -> Told {
+    pub(crate) async fn delete(&self, path: &str) -> Told {
         self.send(Method::DELETE, path, &[], "").await
     }
 

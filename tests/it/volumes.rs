@@ -61,42 +61,13 @@ impl Disks {
         disks
     }
 
-    /// Drivers on all nodes share one directory.
     pub(crate) fn plugin_job(&self, more: &[String]) -> Value {
-        let text = |path: &str| self.cluster.path(path).to_string_lossy().into_owned();
-        let args = [
-            "--data-dir".to_owned(),
-            text("disks"),
-            "--node-id".to_owned(),
-            "i-${node.unique.name}".to_owned(),
-            "--calls".to_owned(),
-            text("calls"),
-            "--faults".to_owned(),
-            text("faults"),
-        ];
-        let args: Vec<String> = args.into_iter().chain(more.iter().cloned()).collect();
-        let task = json!({
-            "name": "driver", "driver": "raw_exec", "csiPlugin": { "id": "hostdir", "type": "monolith" },
-            "config": { "command": driver(), "args": args }, "resources": { "cpu": 10, "memoryMB": 16 },
-        });
-        json!({
-            "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": "hostdir" },
-            "spec": { "type": "system", "groups": [{
-                "name": "plugin", "ephemeralDisk": { "sizeMB": 110 }, "tasks": [task],
-                "restart": { "attempts": 100, "interval": "1h", "delay": "50ms", "mode": "delay" },
-            }] },
-        })
+        plugin_job(&self.cluster, more)
     }
 
     /// A volume that exists at the driver.
     pub(crate) fn make_at_driver(&self, name: &str) {
-        let folder = self.cluster.path(&format!("disks/volumes/vol-{name}"));
-        std::fs::create_dir_all(folder.join("attached")).expect("a directory");
-        std::fs::create_dir_all(folder.join("data")).expect("a directory");
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(folder.join("data"), open).expect("permissions");
-        let known = json!({ "id": format!("vol-{name}"), "name": name, "capacity": 1 << 30, "source": null });
-        std::fs::write(folder.join("volume.json"), known.to_string()).expect("a file");
+        make_at_driver(&self.cluster, name);
     }
 
     /// A volume that exists at the driver and in the cluster.
@@ -184,6 +155,44 @@ impl Disks {
 }
 
 /// A volume that exists at the driver.
+/// A job that runs the driver on each node; all share one directory.
+pub(crate) fn plugin_job(cluster: &Cluster, more: &[String]) -> Value {
+    let text = |path: &str| cluster.path(path).to_string_lossy().into_owned();
+    let args = [
+        "--data-dir".to_owned(),
+        text("disks"),
+        "--node-id".to_owned(),
+        "i-${node.unique.name}".to_owned(),
+        "--calls".to_owned(),
+        text("calls"),
+        "--faults".to_owned(),
+        text("faults"),
+    ];
+    let args: Vec<String> = args.into_iter().chain(more.iter().cloned()).collect();
+    let task = json!({
+        "name": "driver", "driver": "raw_exec", "csiPlugin": { "id": "hostdir", "type": "monolith" },
+        "config": { "command": driver(), "args": args }, "resources": { "cpu": 10, "memoryMB": 16 },
+    });
+    json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": "hostdir" },
+        "spec": { "type": "system", "groups": [{
+            "name": "plugin", "ephemeralDisk": { "sizeMB": 110 }, "tasks": [task],
+            "restart": { "attempts": 100, "interval": "1h", "delay": "50ms", "mode": "delay" },
+        }] },
+    })
+}
+
+/// A volume that exists at the driver.
+pub(crate) fn make_at_driver(cluster: &Cluster, name: &str) {
+    let folder = cluster.path(&format!("disks/volumes/vol-{name}"));
+    std::fs::create_dir_all(folder.join("attached")).expect("a directory");
+    std::fs::create_dir_all(folder.join("data")).expect("a directory");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.join("data"), open).expect("permissions");
+    let known = json!({ "id": format!("vol-{name}"), "name": name, "capacity": 1 << 30, "source": null });
+    std::fs::write(folder.join("volume.json"), known.to_string()).expect("a file");
+}
+
 pub(crate) fn made_volume(name: &str, access_mode: &str) -> Value {
     json!({
         "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },

@@ -2,6 +2,7 @@
 //
 //	nomad-sdk read         each line of standard input is `TYPE PATH`: the answer is decoded strictly, faults are printed
 //	nomad-sdk terraform    does with the job file of standard input what Terraform's provider does
+//	nomad-sdk volumes      does with the plugin of standard input what that provider does with volumes
 //	nomad-sdk autoscaler   does with it what Nomad's autoscaler does
 package main
 
@@ -41,13 +42,15 @@ func read(client *api.Client) {
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) < 2 {
-		log.Fatal("usage: nomad-sdk read|terraform|autoscaler|versions")
+		log.Fatal("usage: nomad-sdk read|terraform|volumes|autoscaler|versions")
 	}
 	switch os.Args[1] {
 	case "read":
 		read(client())
 	case "terraform":
 		terraform(client())
+	case "volumes":
+		volumes(client())
 	case "autoscaler":
 		autoscaler(client())
 	case "versions":

@@ -30,6 +30,8 @@ var types = map[string]any{
 	"node":         &api.Node{},
 	"volumes":      []*api.CSIVolumeListStub{},
 	"volume":       &api.CSIVolume{},
+	"hostvolumes":  []*api.HostVolumeStub{},
+	"hostvolume":   &api.HostVolume{},
 	"plugins":      []*api.CSIPluginListStub{},
 	"plugin":       &api.CSIPlugin{},
 	"namespaces":   []*api.Namespace{},

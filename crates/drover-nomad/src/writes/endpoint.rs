@@ -109,7 +109,7 @@ const DELETE_OF_VOLUME: Ends = &[("/delete", WriteEndpoint::DeleteVolume), ("/de
 /// What a method writes at a path; none: it writes nothing there.
 pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
     let (is_put, is_delete) = (*method == Method::PUT || *method == Method::POST, *method == Method::DELETE);
-    if let Some(found) = put(path).filter(|found| is_put || *found != WriteEndpoint::TakeSnapshot) {
+    if let Some(found) = put(path) {
         return is_put.then_some(found);
     }
     if let Some(tag) = tag(path) {
@@ -120,7 +120,8 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
         };
     }
     if path == "volumes/snapshot" {
-        return is_delete.then_some(WriteEndpoint::DeleteSnapshot);
+        let delete = is_delete.then_some(WriteEndpoint::DeleteSnapshot);
+        return if is_put { Some(WriteEndpoint::TakeSnapshot) } else { delete };
     }
     if let Some(volume) = path.strip_prefix("volume/csi/") {
         return match (is_put, is_delete) {
@@ -140,12 +141,9 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
 
 /// Whether a path is one that is written and not read, so that another method is wrong there.
 pub(crate) fn is_written(path: &str) -> bool {
-    let is_read_too = |endpoint: &WriteEndpoint| {
-        matches!(endpoint, WriteEndpoint::Register(_) | WriteEndpoint::Scale(_) | WriteEndpoint::TakeSnapshot)
-    };
     let is_of_volume =
         |volume: &str| [PUT_OF_VOLUME, DELETE_OF_VOLUME].iter().any(|ends| by_end(ends, volume).is_some());
-    put(path).is_some_and(|endpoint| !is_read_too(&endpoint))
+    put(path).is_some_and(|endpoint| !matches!(endpoint, WriteEndpoint::Register(_) | WriteEndpoint::Scale(_)))
         || tag(path).is_some()
         || path.strip_prefix("volume/csi/").is_some_and(is_of_volume)
 }
@@ -166,7 +164,6 @@ fn put(path: &str) -> Option<WriteEndpoint> {
         "jobs" => return Some(WriteEndpoint::Register(None)),
         "jobs/parse" => return Some(WriteEndpoint::Parse),
         "validate/job" => return Some(WriteEndpoint::Validate),
-        "volumes/snapshot" => return Some(WriteEndpoint::TakeSnapshot),
         _ => {}
     }
     if let Some(rest) = path.strip_prefix("job/") {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use drover_api::CSIVolume;
 use drover_api::condition::ConditionStatus;
-use drover_api::csi_volume::{CSIVolumeSpec, VolumeCondition, VolumeConditionType};
+use drover_api::csi_volume::{CSIVolumeSpec, VolumeCondition, VolumeConditionType, VolumeReason};
 use drover_core::ids::ObjectKey;
 use drover_core::validate;
 use drover_core::volume::plugin::Capability;
@@ -67,8 +67,12 @@ fn made(name: &Name, world: &World, written: &[Written]) -> Option<Result<Value,
     if !status.external_id.is_empty() {
         return Some(Ok(answer(volume, world)));
     }
-    let is_stalled =
-        |one: &&VolumeCondition| one.r#type == VolumeConditionType::Stalled && one.status == ConditionStatus::True;
+    // That its plugin is missing may be older than what is known here of the plugin.
+    let is_stalled = |one: &&VolumeCondition| {
+        one.r#type == VolumeConditionType::Stalled
+            && one.status == ConditionStatus::True
+            && one.reason != VolumeReason::PluginMissing
+    };
     let stalled = status.conditions.iter().find(is_stalled)?;
     Some(Err(Fault::new(
         500,

@@ -213,6 +213,7 @@ fn a_volume_that_is_to_be_made_is_answered_when_its_provider_has_made_it_or_cann
     assert_eq!((&answer["Volumes"][0]["ExternalID"], &answer["Volumes"][0]["ID"]), (&json!("vol-9"), &json!("data")));
     let known_later = with([known("data", &json!({}), &made)]);
     assert_eq!(outcome(&order, &known_later, 11), None, "the state that was written is not known yet");
+    assert_eq!(seen(&json!({ "observedGeneration": 3, "conditions": [condition("Stalled", "PluginMissing")] })), None);
     let stalled = json!({ "observedGeneration": 3, "conditions": [condition("Stalled", "CreateFailed")] });
     let fault = refused(seen(&stalled));
     assert!(fault.starts_with("500") && fault.contains("CreateFailed: no room"), "{fault}");
