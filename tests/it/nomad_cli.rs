@@ -193,8 +193,8 @@ async fn p_058_nomads_own_command_registers_makes_copies_and_deletes_volumes() {
     of(&["status"], 0, &["known", "hostdir"]);
     of(&["status", "known"], 0, &["ID", "= known", "External ID", "= vol-known", "Plugin ID", "= hostdir"]);
     of(&["create", &volume("made", "capacity_min = \"1MiB\"")], 0, &["Created external volume ", "with ID made"]);
-    let taken = of(&["snapshot", "create", "made", "nightly"], 0, &["Completed snapshot of volume made"]);
-    let id = taken.split_whitespace().last().expect("an id").trim_end_matches('.').to_owned();
+    let taken = of(&["snapshot", "create", "made", "nightly"], 0, &["Snapshot ID", "true"]);
+    let id = taken.lines().nth(1).and_then(|line| line.split_whitespace().next()).expect("an id").to_owned();
     of(&["snapshot", "list", "-plugin", "hostdir"], 0, &[&id]);
     of(&["snapshot", "delete", "hostdir", &id], 0, &[]);
     of(&["delete", "known"], 1, &["it was registered"]);
