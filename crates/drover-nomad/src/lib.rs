@@ -50,6 +50,6 @@ pub use route::Route;
 pub use search::{Context, Manner, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};
 pub use writes::{
-    Change, Demand, Outcome, PlanOrder, Target, VersionTag, Way, Whole, WriteEndpoint, WriteOrder, WriteView, Written,
-    order, plan_order, rights_of_job,
+    Change, Demand, Outcome, PlanOrder, Target, VersionTag, Way, WholeObject, WriteEndpoint, WriteOrder, WriteView,
+    Written, order, plan_order, rights_of_job,
 };

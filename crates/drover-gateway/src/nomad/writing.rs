@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_nomad::{
-    Change, Demand, Kind, Outcome, Query, Target, Way, Whole, World, WriteEndpoint, WriteOrder, WriteView, Written,
-    order, told,
+    Change, Demand, Kind, Outcome, Query, Target, Way, WholeObject, World, WriteEndpoint, WriteOrder, WriteView,
+    Written, order, told,
 };
 use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store as _, StoreError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -165,12 +165,12 @@ async fn write_all(store: &KubeStore, changes: &[Change]) -> (Vec<Written>, Resu
 async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError> {
     let of = |kind: Kind, meta: ObjectMeta| Written { kind, meta };
     match change {
-        Change::Create(Whole::Job(job)) => Ok(of(Kind::Job, store.create::<Job>(job).await?.metadata)),
-        Change::Create(Whole::Volume(volume)) => {
+        Change::Create(WholeObject::Job(job)) => Ok(of(Kind::Job, store.create::<Job>(job).await?.metadata)),
+        Change::Create(WholeObject::Volume(volume)) => {
             Ok(of(Kind::Volume, store.create::<CSIVolume>(volume).await?.metadata))
         }
-        Change::Replace(Whole::Job(job)) => Ok(of(Kind::Job, store.replace::<Job>(job).await?.metadata)),
-        Change::Replace(Whole::Volume(volume)) => {
+        Change::Replace(WholeObject::Job(job)) => Ok(of(Kind::Job, store.replace::<Job>(job).await?.metadata)),
+        Change::Replace(WholeObject::Volume(volume)) => {
             Ok(of(Kind::Volume, store.replace::<CSIVolume>(volume).await?.metadata))
         }
         Change::Patch(target, body) => {

@@ -3,7 +3,8 @@
 //!
 //! Input: a path ([`WriteEndpoint`]), a body, and what is known of the cluster. Output: an order, or a refusal. The
 //! same input gives the same order: where another writer was first, the request is ordered again from what is then
-//! known. What others do of it is no part of an order: an [`Outcome`] finds it in what is known later. Must never know who asks, nor how an object is written.
+//! known. What others do of it is no part of an order: an [`Outcome`] finds it in what is known later. Must never know
+//! who asks, nor how an object is written.
 
 mod allocations;
 mod authors;
@@ -29,7 +30,7 @@ mod volumes;
 pub use authors::of_job as rights_of_job;
 pub use endpoint::{VersionTag, WriteEndpoint};
 pub(crate) use endpoint::{is_written, of as endpoint};
-pub use order::{Change, Demand, Target, Way, Whole, WriteOrder, WriteView, Written};
+pub use order::{Change, Demand, Target, Way, WholeObject, WriteOrder, WriteView, Written};
 pub use ordering::order;
 pub use outcome::Outcome;
 pub use planning::{PlanOrder, plan_order};

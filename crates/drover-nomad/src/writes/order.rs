@@ -60,20 +60,20 @@ impl From<Way> for Demand {
 
 /// An object as it is to be.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Whole {
+pub enum WholeObject {
     /// A job.
     Job(Box<Job>),
     /// A volume.
     Volume(Box<CSIVolume>),
 }
 
-impl From<Job> for Whole {
+impl From<Job> for WholeObject {
     fn from(job: Job) -> Self {
         Self::Job(Box::new(job))
     }
 }
 
-impl From<CSIVolume> for Whole {
+impl From<CSIVolume> for WholeObject {
     fn from(volume: CSIVolume) -> Self {
         Self::Volume(Box::new(volume))
     }
@@ -83,9 +83,9 @@ impl From<CSIVolume> for Whole {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// An object is made.
-    Create(Whole),
+    Create(WholeObject),
     /// An object is replaced; its resourceVersion is the precondition.
-    Replace(Whole),
+    Replace(WholeObject),
     /// Fields of an object are set, as a merge patch; of a version, whose spec never changes, those of its status.
     Patch(Target, Value),
     /// An object is deleted.
@@ -96,8 +96,8 @@ impl Change {
     /// The kind of the object that is written.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Create(Whole::Job(_)) | Self::Replace(Whole::Job(_)) => Kind::Job,
-            Self::Create(Whole::Volume(_)) | Self::Replace(Whole::Volume(_)) => Kind::Volume,
+            Self::Create(WholeObject::Job(_)) | Self::Replace(WholeObject::Job(_)) => Kind::Job,
+            Self::Create(WholeObject::Volume(_)) | Self::Replace(WholeObject::Volume(_)) => Kind::Volume,
             Self::Patch(target, _) | Self::Delete(target) => target.kind,
         }
     }

@@ -9,9 +9,9 @@ use crate::fault::Fault;
 use crate::world::{Kind, World};
 
 /// Finds in what is known that it is done, or that it will not be; none: it is under way.
-type Seen = dyn Fn(&World, &[Written]) -> Option<Result<Value, Fault>> + Send + Sync;
+type SeenOutcome = dyn Fn(&World, &[Written]) -> Option<Result<Value, Fault>> + Send + Sync;
 /// Says what there is when the time is over.
-type Late = dyn Fn(&World) -> Result<Value, Fault> + Send + Sync;
+type LateOutcome = dyn Fn(&World) -> Result<Value, Fault> + Send + Sync;
 
 /// What is waited for.
 pub struct Outcome {
@@ -19,8 +19,8 @@ pub struct Outcome {
     pub kind: Kind,
     /// For how long it is waited.
     pub within: Duration,
-    seen: Box<Seen>,
-    late: Box<Late>,
+    seen: Box<SeenOutcome>,
+    late: Box<LateOutcome>,
 }
 
 impl std::fmt::Debug for Outcome {

@@ -1,5 +1,5 @@
-//! Snapshots of CSI volumes: asked for by an annotation of the volume, which the controller takes away when its provider
-//! has answered. The answer is in the volume's status.
+//! Snapshots of CSI volumes: asked for by an annotation of the volume, which the controller takes away when its
+//! provider has answered. The answer is in the volume's status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

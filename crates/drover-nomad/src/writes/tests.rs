@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Change, Whole, WriteOrder, WriteView, Written, order};
+use super::{Change, WholeObject, WriteOrder, WriteView, Written, order};
 use crate::route::{Route, read};
 use crate::wire::awaited;
 use crate::wire::evaluation::full;
@@ -103,7 +103,7 @@ fn patch(order: &WriteOrder) -> &Value {
 
 fn replaced(order: &WriteOrder) -> &Job {
     match order.changes.last() {
-        Some(Change::Replace(Whole::Job(job)) | Change::Create(Whole::Job(job))) => job,
+        Some(Change::Replace(WholeObject::Job(job)) | Change::Create(WholeObject::Job(job))) => job,
         other => panic!("no job: {other:?}"),
     }
 }

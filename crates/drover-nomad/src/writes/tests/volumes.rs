@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{NODE, demands, object, ordered_in, patch, world};
 use crate::Fault;
 use crate::world::{Kind, World};
-use crate::writes::{Change, Whole, WriteOrder, Written};
+use crate::writes::{Change, WholeObject, WriteOrder, Written};
 
 const VOLUME: &str = "6f1d2c0a-0000-4000-8000-0000000000c1";
 
@@ -74,7 +74,7 @@ fn told(result: Result<WriteOrder, Fault>) -> String {
 /// The volume that an order makes, or puts in the place of another.
 fn whole(order: &WriteOrder) -> &CSIVolume {
     match order.changes.as_slice() {
-        [Change::Create(Whole::Volume(volume)) | Change::Replace(Whole::Volume(volume))] => volume,
+        [Change::Create(WholeObject::Volume(volume)) | Change::Replace(WholeObject::Volume(volume))] => volume,
         other => panic!("no volume: {other:?}"),
     }
 }
