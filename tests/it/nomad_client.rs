@@ -480,8 +480,8 @@ async fn a_node_is_collected(stage: &Stage, nomad: &Nomad) {
     let user = format!("--user={}", User::Developer.name());
     let role = ["create", "clusterrolebinding", "nodes", "--clusterrole=drover-node-admin", &user];
     cluster.kubectl(&role).expect("a binding");
-    let stats = format!("client/stats?node_id={node}");
-    cluster.eventually("the role is in force", async || developer.get(&stats).await.code == 200).await;
+    let sample = format!("client/stats?node_id={node}");
+    cluster.eventually("the role is in force", async || developer.get(&sample).await.code == 200).await;
     let denied = developer.get(&path).await;
     assert!(denied.code == 403 && denied.text.contains("\"allocations/gc\""), "{} {}", denied.code, denied.text);
     assert!(uids.iter().all(is_there), "something was destroyed");

@@ -66,7 +66,6 @@ impl SameAnswers {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use drover_nomad::Form;
     use futures::future::join_all;
 
     use super::*;
@@ -74,10 +73,6 @@ mod tests {
     fn question(world: &Arc<World>, endpoint: Endpoint, query: &str) -> Question {
         let query = Query::parse(query).expect("a query");
         Question { world: Arc::clone(world), endpoint, query, scopes: Scopes::default() }
-    }
-
-    fn reply(text: String) -> Reply {
-        Reply { body: text.into_bytes().into(), form: Form::Json, next_token: None }
     }
 
     #[tokio::test]
@@ -89,7 +84,7 @@ mod tests {
                 n_made.fetch_add(1, Ordering::Relaxed);
                 // Others ask meanwhile.
                 tokio::task::yield_now().await;
-                Ok(reply(format!("{:?}", question.query)))
+                Ok(Reply { body: format!("{:?}", question.query).into_bytes().into(), ..Reply::default() })
             };
             answers.get(question, make).await.expect("an answer")
         };
@@ -114,7 +109,7 @@ mod tests {
         let (answers, world) = (SameAnswers::default(), Arc::new(World::default()));
         let asked = || question(&world, Endpoint::Jobs, "");
         let fails = answers.get(asked(), async |_| Err(Refusal::new(503, "not now")));
-        let works = answers.get(asked(), async |_| Ok(reply("[]".to_owned())));
+        let works = answers.get(asked(), async |_| Ok(Reply { body: b"[]".to_vec().into(), ..Reply::default() }));
         let (failed, worked) = tokio::join!(fails, works);
         assert_eq!((failed.expect_err("refused").code, worked.expect("an answer").body.n_bytes()), (503, 2));
     }
