@@ -175,10 +175,10 @@ async fn must_survive_g_043_nobody_writes_a_volume_through_the_gateway_that_it_m
     cluster.eventually("the role is in force", async || ann.put(own, &of("own", "")).await.code == 200).await;
     // In another namespace she is a stranger, whatever the parameter says, and whatever is there.
     denied(&ann.put(own, &of("own", "default")).await, "create", "default");
-    denied(&ann.put("volume/csi/theirs?namespace=shop", &of("theirs", "default")).await, "update", "default");
+    denied(&ann.put("volume/csi/theirs?namespace=shop", &of("theirs", "default")).await, "create", "default");
     denied(
         &ann.put("volume/csi/made/create?namespace=shop", &submitted("made", &json!({ "Namespace": "default" }))).await,
-        "update",
+        "create",
         "default",
     );
     denied(&ann.delete("volume/csi/theirs").await, "delete", "default");

@@ -396,6 +396,40 @@ async fn g_037_writes_at_once_and_at_two_replicas_each_lead_to_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_who_may_do_nothing_does_not_learn_what_is_there() {
+    let stage = Stage::start("nomad-strangers", "").await;
+    let admin = Nomad::of(&stage, User::Admin).await;
+    let ann = Nomad::of(&stage, User::Developer).await;
+    let job = admin.parsed(&file("web", "", "", "exec sleep 1000")).await;
+    let told = admin.put("jobs", &json!({ "Job": job })).await;
+    assert_eq!(told.code, 200, "{}", told.text);
+    let asked = async |id: &str| {
+        let mut other = job.clone();
+        (other["ID"], other["Name"]) = (json!(id), json!(id));
+        // With an index that no job has.
+        let enforced = json!({ "Job": other, "EnforceIndex": true, "JobModifyIndex": 77 });
+        let target = json!({ "Count": 1, "Target": { "Group": "none" } });
+        let at = |action: &str| format!("job/{id}/{action}");
+        let answers = [
+            ann.put("jobs", &enforced).await,
+            ann.put(&at("plan"), &enforced).await,
+            ann.put("validate/job", &enforced).await,
+            ann.put(&at("evaluate"), &json!({ "JobID": id })).await,
+            ann.put(&at("revert"), &json!({ "JobID": id, "JobVersion": 99 })).await,
+            ann.put(&at("stable"), &json!({ "JobID": id, "JobVersion": 99 })).await,
+            ann.put(&at("scale"), &target).await,
+            ann.put(&at("periodic/force"), &json!({})).await,
+            ann.delete(&format!("job/{id}")).await,
+            ann.delete(&format!("job/{id}?purge=true")).await,
+        ];
+        answers.map(|told| (told.code, told.text))
+    };
+    let (there, missing) = (asked("web").await, asked("none").await);
+    assert_eq!(there, missing);
+    assert!(there.iter().all(|(code, text)| *code == 403 && text.contains("developer")), "{there:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn must_survive_g_043_nobody_writes_through_the_gateway_what_it_may_not_write_itself() {
     let stage = Stage::start("nomad-write-rights", "").await;
     let cluster = &stage.cluster;

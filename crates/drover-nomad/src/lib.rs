@@ -40,7 +40,7 @@ pub use client::{
     usage,
 };
 pub use endpoint::Endpoint;
-pub use events::{Buffer, Changed, Commit, Event, Happened, Held, Next, Picked, Pieces, Topic, Wanted, events};
+pub use events::{Buffer, Changed, Commit, Event, EventPieces, Happened, Held, Next, Picked, Topic, Wanted, events};
 pub use fault::Fault;
 pub use filter::Filter;
 pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};
@@ -51,5 +51,5 @@ pub use search::{Context, Manner, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};
 pub use writes::{
     Change, Demand, Outcome, PlanOrder, Target, VersionTag, Way, WholeObject, WriteEndpoint, WriteOrder, WriteView,
-    Written, order, plan_order, rights_of_job,
+    Written, hearing, order, plan_order, rights_of_job,
 };

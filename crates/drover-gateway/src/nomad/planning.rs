@@ -12,7 +12,7 @@ use drover_core::ids::{EvalId, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::scheduler::{self, plan::Evaluation};
 use drover_core::settings::Settings;
-use drover_nomad::{Kind, PlanOrder, Query, World, WriteView, plan_order};
+use drover_nomad::{Kind, PlanOrder, Query, World, WriteEndpoint, WriteView, hearing, plan_order};
 use drover_store::convert;
 use drover_store::planned::{PlanFault, PlanParts, RecordedVersion};
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::parts::NomadParts;
-use super::writing::permit;
+use super::writing::{heard, permit_all};
 use crate::answers::Refusal;
 use crate::reviews::Identity;
 
@@ -71,13 +71,20 @@ pub(super) async fn plan(
     asking: Asking,
 ) -> Result<(Value, u64), Refusal> {
     let (world, now) = (parts.caches.complete().await?, parts.clock.now());
-    let order = {
+    let (order, hearing) = {
         let (asking, world) = (asking.clone(), Arc::clone(&world));
-        aside(move || plan_order(&asking.id, asking.view(&world, now))).await??
+        let as_registered = WriteEndpoint::Register(Some(asking.id.clone()));
+        let ordered = move || {
+            let view = asking.view(&world, now);
+            (plan_order(&asking.id, view), hearing(&as_registered, view))
+        };
+        aside(ordered).await?
     };
-    for demand in &order.demands {
-        permit(&parts.reviews, identity, demand).await?;
-    }
+    let order = match order {
+        Ok(order) => order,
+        Err(fault) => return Err(heard(&parts.reviews, identity, fault.into(), hearing.as_ref()).await),
+    };
+    permit_all(&parts.reviews, identity, &order.demands, hearing.as_ref()).await?;
     let turn = turns.take().await?;
     let (settings, random, index) = (parts.facts.settings.clone(), fastrand::u64(..), world.index(Kind::Job));
     let made = aside(move || {

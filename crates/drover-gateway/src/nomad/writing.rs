@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_nomad::{
-    Change, Demand, Kind, Outcome, Query, Target, Way, WholeObject, World, WriteEndpoint, WriteOrder, WriteView,
-    Written, order, told,
+    Change, Demand, Fault, Kind, Outcome, Query, Target, Way, WholeObject, World, WriteEndpoint, WriteOrder, WriteView,
+    Written, hearing, order, told,
 };
 use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store as _, StoreError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -55,10 +55,12 @@ impl Writing<'_> {
         let (mut last, mut goes_on) = (None, false);
         for _ in 0..ATTEMPTS {
             let before = caches.complete().await?;
-            let mut order = self.order(Arc::clone(&before), random, goes_on).await?;
-            for demand in &order.demands {
-                permit(reviews, self.identity, demand).await?;
-            }
+            let (order, hearing) = self.order(Arc::clone(&before), random, goes_on).await?;
+            let mut order = match order {
+                Ok(order) => order,
+                Err(fault) => return Err(heard(reviews, self.identity, fault.into(), hearing.as_ref()).await),
+            };
+            permit_all(reviews, self.identity, &order.demands, hearing.as_ref()).await?;
             let (written, end) = write_all(store, &order.changes).await;
             goes_on |= !written.is_empty();
             match end {
@@ -119,21 +121,55 @@ impl Writing<'_> {
         }
     }
 
-    /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read.
-    async fn order(&self, world: Arc<World>, random: u32, goes_on: bool) -> Result<WriteOrder, Refusal> {
+    /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read. With it who may
+    /// learn why it is refused.
+    async fn order(
+        &self,
+        world: Arc<World>,
+        random: u32,
+        goes_on: bool,
+    ) -> Result<(Result<WriteOrder, Fault>, Option<Demand>), Refusal> {
         let (endpoint, query, body) = (self.endpoint.clone(), self.query.clone(), Arc::clone(&self.body));
         let now = self.parts.clock.now();
         let ordered = move || {
             let view = WriteView { world: &world, query: &query, body: &body, now, random, goes_on };
-            order(&endpoint, view)
+            (order(&endpoint, view), hearing(&endpoint, view))
         };
         let made = tokio::task::spawn_blocking(ordered).await;
-        Ok(made.map_err(|error| Refusal::new(500, format!("the request cannot be read: {error}")))??)
+        made.map_err(|error| Refusal::new(500, format!("the request cannot be read: {error}")))
     }
 }
 
+/// Why a request is refused, as far as its caller may learn that.
+pub(super) async fn heard(
+    reviews: &Reviews,
+    identity: &Identity,
+    refusal: Refusal,
+    hearing: Option<&Demand>,
+) -> Refusal {
+    match hearing {
+        Some(demand) => permit(reviews, identity, demand).await.err().unwrap_or(refusal),
+        None => refusal,
+    }
+}
+
+/// Whether the caller has each of the rights. Which one is missing for an object those learn who may know of it.
+pub(super) async fn permit_all(
+    reviews: &Reviews,
+    identity: &Identity,
+    demands: &[Demand],
+    hearing: Option<&Demand>,
+) -> Result<(), Refusal> {
+    for demand in demands {
+        if let Err(refusal) = permit(reviews, identity, demand).await {
+            return Err(heard(reviews, identity, refusal, hearing).await);
+        }
+    }
+    Ok(())
+}
+
 /// Whether the caller has one of the rights.
-pub(super) async fn permit(reviews: &Reviews, identity: &Identity, demand: &Demand) -> Result<(), Refusal> {
+async fn permit(reviews: &Reviews, identity: &Identity, demand: &Demand) -> Result<(), Refusal> {
     let mut first = None;
     for way in &demand.any_of {
         match reviews.permit(identity, &access(way), Meanwhile::Stops).await {

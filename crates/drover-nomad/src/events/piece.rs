@@ -1,7 +1,7 @@
 //! Lines in pieces, each made once for all who get the same.
 //!
-//! Those who follow the present are woken together, and most of them are to have the same events. A line may be as large
-//! as a plan of thousands of allocations.
+//! Those who follow the present are woken together, and most of them are to have the same events. A line may be as
+//! large as a plan of thousands of allocations.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::buffer::Commit;
 use super::event::Event;
 
-/// Pieces that are kept: those of so many different subscriptions which follow the present. Others are made again.
+/// EventPieces that are kept: those of so many different subscriptions which follow the present. Others are made again.
 const MOST: usize = 16;
 
 /// What of the buffer a subscriber gets at once: of each commit from a position on, which of its events.
@@ -59,11 +59,11 @@ fn events<'a>(commit: &'a Commit, shown: &'a [usize]) -> impl Iterator<Item = &'
 
 /// The newest pieces, of one buffer; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Pieces {
+pub struct EventPieces {
     newest: Arc<Mutex<VecDeque<(Key, Bytes)>>>,
 }
 
-impl Pieces {
+impl EventPieces {
     /// The lines of what was picked; empty: nothing is shown.
     pub fn piece(&self, picked: Picked) -> Bytes {
         if picked.n_bytes == 0 {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn who_wants_the_same_gets_the_same_bytes_and_few_pieces_are_kept() {
-        let (commits, pieces) = (commits(&[2; 40]), Pieces::default());
+        let (commits, pieces) = (commits(&[2; 40]), EventPieces::default());
         let first = pieces.piece(picked(&commits, &(3, vec![vec![0, 1], vec![1]])));
         let again = pieces.clone().piece(picked(&commits, &(3, vec![vec![0, 1], vec![1]])));
         assert_eq!((first.as_ptr(), first.len()), (again.as_ptr(), again.len()), "it is not made twice");
@@ -135,7 +135,7 @@ mod tests {
                 1..60,
             ),
         ) {
-            let (commits, pieces) = (commits(&sizes), Pieces::default());
+            let (commits, pieces) = (commits(&sizes), EventPieces::default());
             for one in &asked {
                 let lines = commits[one.0..].iter().zip(&one.1).filter_map(|(commit, shown)| {
                     commit.line(shown.iter().filter_map(|place| commit.events().get(*place)))

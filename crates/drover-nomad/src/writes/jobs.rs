@@ -35,13 +35,14 @@ pub(super) fn is_template(job: &Job) -> bool {
     job.spec.periodic.is_some() || (job.spec.parameterized.is_some() && job.spec.dispatch.is_none())
 }
 
-/// Stops a job; purged, it goes with its history. There need be none.
-pub(super) fn deregister(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+/// Stops a job; purged, it goes with its history. There need be none: `hearing` is what its caller must be allowed
+/// then.
+pub(super) fn deregister(id: &str, view: WriteView<'_>, hearing: Option<Demand>) -> Result<WriteOrder, Fault> {
     let priority = view.query.text("eval_priority").map_or(Ok(0), str::parse);
     check_priority(priority.map_err(|_| Fault::bad("eval_priority is no number: take one from 1 to 100"))?)?;
     let Some(job) = view.world.job(&view.query.namespace(), id) else {
         let nothing = json!({ "EvalID": "", "EvalCreateIndex": 0, "JobModifyIndex": 0 });
-        return Ok(WriteOrder::nothing(Vec::new(), nothing));
+        return Ok(WriteOrder::nothing(hearing.into_iter().collect(), nothing));
     };
     let is_purged = view.query.is("purge", false);
     let demand = if is_purged { of(job, "", "delete") } else { update(job, "") };

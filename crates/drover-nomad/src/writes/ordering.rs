@@ -1,11 +1,12 @@
 //! From a write to its order.
 
 use super::endpoint::WriteEndpoint;
+use super::hearing::hearing;
 use super::order::{WriteOrder, WriteView};
 use super::{allocations, deployments, jobs, launches, nodes, register, snapshots, versions, volume_register, volumes};
 use crate::fault::Fault;
 
-/// Orders a write.
+/// Orders a write. Who is refused learns why where [`hearing`] allows it.
 ///
 /// # Errors
 /// 400 for a body or a parameter that cannot be acted on, and where the state of the object forbids the change; 404
@@ -13,9 +14,9 @@ use crate::fault::Fault;
 pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     match endpoint {
         WriteEndpoint::Register(id) => register::register(id.as_deref(), view),
-        WriteEndpoint::Validate => Ok(register::validate(view)),
+        WriteEndpoint::Validate => Ok(register::validate(view, hearing(endpoint, view))),
         WriteEndpoint::Parse => register::parse(view),
-        WriteEndpoint::Deregister(id) => jobs::deregister(id, view),
+        WriteEndpoint::Deregister(id) => jobs::deregister(id, view, hearing(endpoint, view)),
         WriteEndpoint::Revert(id) => jobs::revert(id, view),
         WriteEndpoint::Scale(id) => jobs::scale(id, view),
         WriteEndpoint::Stable(id) => versions::stable(id, view),

@@ -125,8 +125,8 @@ pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrd
     Ok(WriteOrder::new(demands, vec![change], answer))
 }
 
-/// Whether a job would be taken.
-pub(super) fn validate(view: WriteView<'_>) -> WriteOrder {
+/// Whether a job would be taken in the place of the one that is there, of which its caller must be allowed to know.
+pub(super) fn validate(view: WriteView<'_>, hearing: Option<Demand>) -> WriteOrder {
     let found = submitted(view).and_then(|job| {
         let (namespace, name) = names_of(&job);
         let before = view.world.jobs.named(namespace, name);
@@ -142,7 +142,7 @@ pub(super) fn validate(view: WriteView<'_>) -> WriteOrder {
         "Error": errors.join("\n"),
         "Warnings": warnings.join("\n"),
     });
-    WriteOrder::nothing(Vec::new(), answer)
+    WriteOrder::nothing(hearing.into_iter().collect(), answer)
 }
 
 /// Reads a job file; functions that read files are refused.

@@ -1,6 +1,7 @@
 //! Orders from a small cluster, and the evaluations that clients then wait for.
 
 mod versions;
+mod volumes;
 
 use drover_api::{GoDuration, Job};
 use drover_core::evaluation_id::{self, Point};
@@ -10,14 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Change, WholeObject, WriteOrder, WriteView, Written, order};
+use super::{Change, Demand, WholeObject, WriteOrder, WriteView, Written, hearing, order};
 use crate::route::{Route, read};
 use crate::wire::awaited;
 use crate::wire::evaluation::full;
 use crate::world::{Kind, World};
 use crate::{Fault, Query};
-
-mod volumes;
 
 const UID: &str = "6f1d2c0a-0000-4000-8000-000000000001";
 const ALLOCATION: &str = "6f1d2c0a-0000-4000-8000-0000000000a1";
@@ -81,6 +80,43 @@ fn put(path: &str, body: &Value) -> Result<WriteOrder, Fault> {
 fn refusal(path: &str, body: &Value) -> (u16, String) {
     let fault = put(path, body).expect_err(path);
     (fault.code, fault.message)
+}
+
+/// The right that the hearing of a refusal needs first, and where.
+fn heard_by(method: &Method, path: &str, body: &Value) -> Option<String> {
+    let (path, text) = path.split_once('?').unwrap_or((path, ""));
+    let Ok(Route::Write(endpoint)) = read(method, path) else { panic!("{path} is no write") };
+    let (world, query, body) = (world("successful"), Query::parse(text).expect("a query"), body.to_string());
+    let view = WriteView { world: &world, query: &query, body: body.as_bytes(), now: now(), random: 7, goes_on: false };
+    let Demand { any_of } = hearing(&endpoint, view)?;
+    assert!(any_of.iter().all(|way| way.name.is_empty() && way.namespace == any_of[0].namespace), "{any_of:?}");
+    any_of.first().map(|way| [way.verb, way.resource, &way.namespace].join(" "))
+}
+
+#[test]
+fn why_a_request_is_refused_is_for_those_who_may_know_of_such_objects_in_its_namespace() {
+    let (put, delete) = (Method::PUT, Method::DELETE);
+    for (method, path, body, right) in [
+        (&put, "jobs?namespace=shop", json!({}), "create jobs shop"),
+        (&put, "jobs?namespace=shop", json!({ "Job": { "Namespace": "farm" } }), "create jobs farm"),
+        (&put, "validate/job", json!({ "Job": { "Namespace": "" } }), "create jobs default"),
+        (&put, "job/web/evaluate?namespace=shop", json!({}), "update jobs shop"),
+        (&delete, "job/web?namespace=shop&purge=true", json!({}), "update jobs shop"),
+        (&put, "allocation/u/stop?namespace=shop", json!({}), "get allocations shop"),
+        (&put, "deployment/fail/u", json!({}), "update deployments default"),
+        (&put, "node/u/drain?namespace=shop", json!({}), "update clientnodes "),
+        (
+            &put,
+            "volume/csi/v?namespace=shop",
+            json!({ "Volumes": [{ "Namespace": "farm" }] }),
+            "create csivolumes farm",
+        ),
+        (&delete, "volume/csi/v?namespace=shop", json!({}), "delete csivolumes shop"),
+        (&put, "volumes/snapshot?namespace=shop", json!({}), "update csivolumes shop"),
+    ] {
+        assert_eq!(heard_by(method, path, &body).as_deref(), Some(right), "{path}");
+    }
+    assert_eq!(heard_by(&put, "jobs/parse", &json!({})), None);
 }
 
 /// The body that a client sends to register the job with this spec.
@@ -216,7 +252,7 @@ fn a_job_that_cannot_run_is_refused_with_all_that_is_wrong_and_is_only_checked_b
     bad["Job"]["TaskGroups"][0]["Name"] = json!("g h");
     assert_eq!(refusal("jobs", &bad).0, 400);
     let found = put("validate/job", &bad).expect("an order");
-    assert!(found.changes.is_empty() && found.demands.is_empty());
+    assert!(found.changes.is_empty() && found.demands[0].any_of[0].verb == "create", "{found:?}");
     let answer = found.answer(&[]);
     assert!(answer["ValidationErrors"].as_array().is_some_and(|all| !all.is_empty()), "{answer}");
     assert!(answer["Error"].as_str().is_some_and(|text| !text.is_empty()));
@@ -315,7 +351,7 @@ fn p_052_a_job_is_stopped_or_purged_and_one_that_is_unknown_is_no_error() {
     let stopped = evaluation_id::of_point(UID, Point { generation: 4, asked: 0 });
     assert_eq!(order.answer(&[written(Some(4)), written(None)])["EvalID"], json!(stopped));
     let order = delete("job/none");
-    assert!(order.changes.is_empty() && order.demands.is_empty());
+    assert!(order.changes.is_empty() && order.demands[0].any_of[0].verb == "update", "{order:?}");
     assert_eq!(order.answer(&[])["EvalID"], "");
 }
 

@@ -343,8 +343,8 @@ async fn watched(jobs: Api<DynamicObject>, version: String, n_events: usize, beg
     Ok(all)
 }
 
-/// Changes one job after the other, at the rate, each with the time at which that was sent. How long the API server took
-/// for each, which the subscribers' figures have in them.
+/// Changes one job after the other, at the rate, each with the time at which that was sent. How long the API server
+/// took for each, which the subscribers' figures have in them.
 async fn change(stage: &Stage, door: &Door, n_events: usize) -> Result<Vec<f64>> {
     let jobs = stage.api("Job", NAMESPACE);
     let changed = paced(0..n_events, EVENTS_PER_SECOND).map(async |n| {

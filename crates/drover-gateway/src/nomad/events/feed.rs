@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_nomad::{Buffer, Happened, Held, Pieces, World, events};
+use drover_nomad::{Buffer, EventPieces, Happened, Held, World, events};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Feed {
     buffer: watch::Sender<Buffer>,
-    pieces: Pieces,
+    pieces: EventPieces,
 }
 
 impl Feed {
     /// Keeps so many commits.
     pub(crate) fn new(most: usize) -> Self {
-        Self { buffer: watch::Sender::new(Buffer::new(most)), pieces: Pieces::default() }
+        Self { buffer: watch::Sender::new(Buffer::new(most)), pieces: EventPieces::default() }
     }
 
     /// What there is, and a sign when there is more.
@@ -25,7 +25,7 @@ impl Feed {
     }
 
     /// The lines that its subscribers have in common.
-    pub(in crate::nomad) fn pieces(&self) -> Pieces {
+    pub(in crate::nomad) fn pieces(&self) -> EventPieces {
         self.pieces.clone()
     }
 }

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use drover_nomad::{Buffer, Commit, Next, Picked, Pieces, Query, Wanted};
+use drover_nomad::{Buffer, Commit, EventPieces, Next, Picked, Query, Wanted};
 use futures::stream::unfold;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -70,7 +70,7 @@ impl Nomad {
 /// What a subscriber sees of the buffer.
 struct View {
     buffer: watch::Receiver<Buffer>,
-    pieces: Pieces,
+    pieces: EventPieces,
     position: u64,
     wanted: Wanted,
     sight: Sight,
