@@ -1,9 +1,9 @@
 //! What drover tells of itself.
 
 use drover_core::settings::{Algorithm, Settings};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::metrics::Counted;
 use crate::fault::Fault;
 
 /// What answers.
@@ -19,6 +19,15 @@ pub struct AgentFacts {
     pub servers: Vec<ServerFacts>,
     /// What it has counted, where that was asked for.
     pub counted: Counted,
+}
+
+/// What a replica has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// As it is scraped.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// A replica of the controller.

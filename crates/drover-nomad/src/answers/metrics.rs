@@ -8,18 +8,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::agent::Counted;
 use super::reply::{Form, Reply};
 use super::view::View;
 use crate::fault::Fault;
-
-/// What a replica has counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// As it is scraped.
-    pub text: String,
-    /// When.
-    pub at: Timestamp,
-}
 
 /// What the replica that answers has counted.
 pub(super) fn answer(view: View<'_>) -> Result<Reply, Fault> {

@@ -16,10 +16,9 @@ mod services;
 mod view;
 mod volumes;
 
-pub use agent::{AgentFacts, ServerFacts};
+pub use agent::{AgentFacts, Counted, ServerFacts};
 pub use answer::answer;
 pub use evaluations::is_unseen;
 pub use index::index;
-pub use metrics::Counted;
 pub use reply::{Form, Reply};
 pub use view::View;

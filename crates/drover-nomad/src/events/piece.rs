@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::buffer::Commit;
 use super::event::Event;
 
-/// EventPieces that are kept: those of so many different subscriptions which follow the present. Others are made again.
+/// Pieces that are kept: those of so many different subscriptions which follow the present. Others are made again.
 const MOST: usize = 16;
 
 /// What of the buffer a subscriber gets at once: of each commit from a position on, which of its events.

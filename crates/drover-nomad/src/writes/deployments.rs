@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::{self, check_id};
-use super::order::{Change, Target, Way, WriteOrder, WriteView, Written};
+use super::order::{Change, Target, Way, WriteOrder, WriteView};
+use super::written::Written;
 use crate::fault::Fault;
 use crate::wire::times::seconds;
 use crate::world::{Kind, namespace};

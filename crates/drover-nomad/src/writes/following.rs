@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::order::{Change, Target, Written};
+use super::order::{Change, Target};
+use super::written::Written;
 use crate::fault::Fault;
 use crate::wire::times::seconds;
 use crate::world::{Kind, uid};

@@ -1,18 +1,16 @@
-//! Jobs that are there: stopped, brought back to an older version, scaled, evaluated.
+//! Jobs that are there: stopped, scaled, evaluated.
 
 use std::sync::Arc;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::job::{JobType, Scale};
 use drover_api::{Allocation, GROUP, Job};
-use drover_core::definition::is_same_version;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::body::{self, check_id};
 use super::following::{ask_again, check_priority, registered};
 use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView};
-use super::{authors, versions};
 use crate::fault::Fault;
 use crate::world::{Kind, World, namespace};
 
@@ -71,35 +69,6 @@ fn hurry(job: &Job, world: &World) -> Vec<Change> {
         Change::Patch(target, hurried.clone())
     })
     .collect()
-}
-
-/// Gives a job the spec of one of its versions.
-pub(super) fn revert(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
-    #[derive(Debug, Default, Deserialize)]
-    #[serde(rename_all = "PascalCase", default)]
-    struct Body {
-        #[serde(rename = "JobID")]
-        job_id: String,
-        job_version: i64,
-        enforce_prior_version: Option<i64>,
-    }
-    let Body { job_id, job_version, enforce_prior_version } = body::read(view.body)?;
-    check_id("JobID", &job_id, id, true)?;
-    let job = find(id, view)?;
-    let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
-    let current = job.status.as_ref().and_then(|status| status.version);
-    if let Some(wanted) = enforce_prior_version.filter(|wanted| Some(*wanted) != current) {
-        let current = current.map_or_else(|| "none".to_owned(), |current| current.to_string());
-        return Err(Fault::bad(format!("EnforcePriorVersion is {wanted}, and job {id:?} has version {current}")));
-    }
-    let spec = versions::restored(job, versions::find(job_version, job, view)?);
-    if Some(job_version) == current || (is_same_version(&spec, &job.spec) && !job.spec.stop) {
-        return Err(Fault::bad(format!("job {id:?} has the spec of version {job_version} already: name another one")));
-    }
-    let demands = authors::of_job(space, name, Some(&job.spec), &spec);
-    let is_template = is_template(job);
-    let change = Change::Replace(Job { spec, ..Job::clone(job) }.into());
-    Ok(WriteOrder::new(demands, vec![change], registered(view.now, is_template, Vec::new())))
 }
 
 /// Sets the count of a group.

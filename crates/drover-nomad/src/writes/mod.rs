@@ -27,12 +27,14 @@ mod tests;
 mod versions;
 mod volume_register;
 mod volumes;
+mod written;
 
 pub use authors::of_job as rights_of_job;
 pub use endpoint::{VersionTag, WriteEndpoint};
 pub(crate) use endpoint::{is_written, of as endpoint};
 pub use hearing::hearing;
-pub use order::{Change, Demand, Target, Way, WholeObject, WriteOrder, WriteView, Written};
+pub use order::{Change, Demand, Target, Way, WholeObject, WriteOrder, WriteView};
 pub use ordering::order;
 pub use outcome::Outcome;
 pub use planning::{PlanOrder, plan_order};
+pub use written::Written;

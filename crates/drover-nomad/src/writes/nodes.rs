@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body;
-use super::order::{Change, Target, Way, WriteOrder, WriteView, Written};
+use super::order::{Change, Target, Way, WriteOrder, WriteView};
+use super::written::Written;
 use crate::fault::Fault;
 use crate::world::Kind;
 

@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::outcome::Outcome;
+use super::written::Written;
 use crate::query::Query;
-use crate::world::{Kind, Name, World, version};
+use crate::world::{Kind, Name, World};
 
 /// What an order is made from.
 #[derive(Clone, Copy, Debug)]
@@ -125,22 +126,6 @@ impl Target {
     /// The object with these metadata, if it is still as it was.
     pub(super) fn unchanged(kind: Kind, meta: &ObjectMeta) -> Self {
         Self { resource_version: meta.resource_version.clone(), ..Self::same(kind, meta) }
-    }
-}
-
-/// What a write left.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// The kind.
-    pub kind: Kind,
-    /// The metadata of the object as the API server has it now; of a deleted one as they were known.
-    pub meta: ObjectMeta,
-}
-
-impl Written {
-    /// The index at which readers see it.
-    pub fn index(&self) -> u64 {
-        version(&self.meta)
     }
 }
 

@@ -17,7 +17,7 @@ pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder
         WriteEndpoint::Validate => Ok(register::validate(view, hearing(endpoint, view))),
         WriteEndpoint::Parse => register::parse(view),
         WriteEndpoint::Deregister(id) => jobs::deregister(id, view, hearing(endpoint, view)),
-        WriteEndpoint::Revert(id) => jobs::revert(id, view),
+        WriteEndpoint::Revert(id) => versions::revert(id, view),
         WriteEndpoint::Scale(id) => jobs::scale(id, view),
         WriteEndpoint::Stable(id) => versions::stable(id, view),
         WriteEndpoint::ApplyTag(tag) => versions::apply_tag(tag, view),

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::order::Written;
+use super::written::Written;
 use crate::fault::Fault;
 use crate::world::{Kind, World};
+
+/// How long is waited for what a provider is asked for.
+pub(super) const PROVIDER: Duration = Duration::from_secs(30);
 
 /// Finds in what is known that it is done, or that it will not be; none: it is under way.
 type SeenOutcome = dyn Fn(&World, &[Written]) -> Option<Result<Value, Fault>> + Send + Sync;

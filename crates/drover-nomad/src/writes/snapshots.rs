@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body;
-use super::order::{Change, Target, WriteOrder, WriteView, Written};
-use super::outcome::Outcome;
-use super::volume_register::PROVIDER;
+use super::order::{Change, Target, WriteOrder, WriteView};
+use super::outcome::{Outcome, PROVIDER};
 use super::volumes::{annotated, demand, find, known};
+use super::written::Written;
 use crate::fault::Fault;
 use crate::wire::snapshot::wire;
 use crate::world::{Kind, Name, World, namespace, volume_id};

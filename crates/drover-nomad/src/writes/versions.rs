@@ -1,18 +1,21 @@
-//! Versions of jobs: whether one is stable, and the name that it has.
+//! Versions of jobs: brought back, called stable or not, and named.
 //!
-//! Who may: none of these changes what runs, and no role of people has a right to a version's status, so that the Job's
-//! own right counts, as it does for its spec, from which versions come. What an automatic revert would go back to is
-//! more: the leader runs it without asking its author again. It is chosen by those who have the rights to register it.
+//! Who may: to bring one back takes what registering it takes. The others change nothing that runs, and no role of
+//! people has a right to a version's status, so that the Job's own right counts, as it does for its spec, from which
+//! versions come. What an automatic revert would go back to is more: the leader runs it without asking its author
+//! again. It is chosen by those who have the rights to register it.
 
 use std::sync::Arc;
 
 use drover_api::job_version::JobVersionColumns;
 use drover_api::{Job, JobSpec, JobVersion, JobVersionStatus};
+use drover_core::definition::is_same_version;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::{self, check_id};
 use super::endpoint::VersionTag;
+use super::following::registered;
 use super::order::{Change, Target, WriteOrder, WriteView};
 use super::{authors, jobs};
 use crate::fault::Fault;
@@ -20,14 +23,43 @@ use crate::wire::job::version_tag;
 use crate::world::{Kind, namespace};
 
 /// A version of a job, by its number.
-pub(super) fn find<'a>(number: i64, job: &'a Job, view: WriteView<'a>) -> Result<&'a Arc<JobVersion>, Fault> {
+fn find<'a>(number: i64, job: &'a Job, view: WriteView<'a>) -> Result<&'a Arc<JobVersion>, Fault> {
     let found = view.world.own_versions(job).find(|it| it.spec.version == number);
     found.ok_or_else(|| Fault::missing("version", &format!("{number} of job {}", crate::world::job_id(job))))
 }
 
 /// The spec of a job that gets that of a version again.
-pub(super) fn restored(job: &Job, version: &JobVersion) -> JobSpec {
+fn restored(job: &Job, version: &JobVersion) -> JobSpec {
     JobSpec { scale: job.spec.scale.clone(), ..version.spec.job.clone() }
+}
+
+/// Gives a job the spec of one of its versions.
+pub(super) fn revert(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    struct Body {
+        #[serde(rename = "JobID")]
+        job_id: String,
+        job_version: i64,
+        enforce_prior_version: Option<i64>,
+    }
+    let Body { job_id, job_version, enforce_prior_version } = body::read(view.body)?;
+    check_id("JobID", &job_id, id, true)?;
+    let job = jobs::find(id, view)?;
+    let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
+    let current = job.status.as_ref().and_then(|status| status.version);
+    if let Some(wanted) = enforce_prior_version.filter(|wanted| Some(*wanted) != current) {
+        let current = current.map_or_else(|| "none".to_owned(), |current| current.to_string());
+        return Err(Fault::bad(format!("EnforcePriorVersion is {wanted}, and job {id:?} has version {current}")));
+    }
+    let spec = restored(job, find(job_version, job, view)?);
+    if Some(job_version) == current || (is_same_version(&spec, &job.spec) && !job.spec.stop) {
+        return Err(Fault::bad(format!("job {id:?} has the spec of version {job_version} already: name another one")));
+    }
+    let demands = authors::of_job(space, name, Some(&job.spec), &spec);
+    let is_template = jobs::is_template(job);
+    let change = Change::Replace(Job { spec, ..Job::clone(job) }.into());
+    Ok(WriteOrder::new(demands, vec![change], registered(view.now, is_template, Vec::new())))
 }
 
 /// Calls a version stable, or not: what an automatic revert goes back to is the newest one that is.

@@ -1,7 +1,6 @@
 //! CSI volumes as clients submit them: registered, or made by their provider.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::CSIVolume;
 use drover_api::condition::ConditionStatus;
@@ -12,15 +11,13 @@ use drover_core::volume::plugin::Capability;
 use drover_core::volume::register::violations;
 use serde_json::{Value, json};
 
-use super::order::{Change, Demand, WriteOrder, WriteView, Written};
-use super::outcome::Outcome;
+use super::order::{Change, Demand, WriteOrder, WriteView};
+use super::outcome::{Outcome, PROVIDER};
 use super::volumes::{demand, gone, known};
+use super::written::Written;
 use crate::fault::Fault;
 use crate::wire::{plugin, volume as volume_wire};
 use crate::world::{Kind, Name, World, namespace, volume_id};
-
-/// How long is waited for what a provider is asked for.
-pub(super) const PROVIDER: Duration = Duration::from_secs(30);
 
 /// A volume that is to stand in the place of the one with its id, or to be made.
 struct WantedVolume<'a> {

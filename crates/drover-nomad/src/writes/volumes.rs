@@ -8,9 +8,9 @@ use drover_api::{CSIVolume, GROUP, annotation};
 use drover_core::volume::provision::may_delete_data;
 use serde_json::{Value, json};
 
-use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView, Written};
-use super::outcome::Outcome;
-use super::volume_register::PROVIDER;
+use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView};
+use super::outcome::{Outcome, PROVIDER};
+use super::written::Written;
 use crate::fault::Fault;
 use crate::world::{Kind, Name, World, namespace, version};
 

@@ -94,7 +94,7 @@ pub(super) async fn create_allocations(
     stream::iter(0..count)
         .map(async |index| {
             let name = format!("web-g-{index}");
-            let alloc: DynamicObject = serde_json::from_value(allocation(&name, job_uid, index))?;
+            let alloc: DynamicObject = serde_json::from_value(allocation(&name, ("web", job_uid), index))?;
             allocs.create(&PostParams::default(), &alloc).await.with_context(|| format!("creating {name}"))?;
             let patched = allocs.patch_status(&name, &PatchParams::default(), &status).await;
             patched.map(|_| ()).with_context(|| format!("writing the status of {name}"))
@@ -108,10 +108,11 @@ pub(super) async fn create_allocations(
     Ok(serde_json::to_string(&one)?.len())
 }
 
-fn allocation(name: &str, job_uid: &str, index: usize) -> Value {
+/// An allocation of a job, by its name and uid.
+pub(super) fn allocation(name: &str, (job, job_uid): (&str, &str), index: usize) -> Value {
     json!({ "apiVersion": drover_api::API_VERSION, "kind": "Allocation",
-        "metadata": { "name": name, "labels": { drover_api::label::JOB: "web" } },
-        "spec": { "jobName": "web", "jobUID": job_uid, "jobVersion": 3, "group": "g", "index": index,
+        "metadata": { "name": name, "labels": { drover_api::label::JOB: job } },
+        "spec": { "jobName": job, "jobUID": job_uid, "jobVersion": 3, "group": "g", "index": index,
             "nodeName": format!("n-{:05}", index % 1000), "deploymentName": "web-0a1b2c3d", "desiredStatus": "run",
             "resources": { "tasks": { "t": { "cpu": 100, "memoryMB": 256 } }, "shared": { "diskMB": 300 } },
             "metrics": { "nodesEvaluated": 1000, "nodesFiltered": 12, "nodesInPool": 1000 } } })
