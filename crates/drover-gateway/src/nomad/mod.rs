@@ -19,6 +19,7 @@ mod planning;
 mod same;
 mod scopes;
 mod service;
+mod submitted;
 mod writing;
 
 pub(crate) use caches::Caches;

@@ -12,7 +12,7 @@ use drover_core::ids::{EvalId, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::scheduler::{self, plan::Evaluation};
 use drover_core::settings::Settings;
-use drover_nomad::{Kind, PlanOrder, Query, World, WriteEndpoint, WriteView, hearing, plan_order};
+use drover_nomad::{Kind, PlanOrder, World, WriteView, plan_order};
 use drover_store::convert;
 use drover_store::planned::{PlanFault, PlanParts, RecordedVersion};
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::parts::NomadParts;
-use super::writing::{heard, permit_all};
+use super::submitted::{Submitted, aside};
 use crate::answers::Refusal;
 use crate::reviews::Identity;
 
@@ -53,10 +53,8 @@ impl PlanTurns {
 pub(super) struct Asking {
     /// The id of the job.
     pub(super) id: String,
-    /// The parameters.
-    pub(super) query: Query,
-    /// The body.
-    pub(super) body: Arc<[u8]>,
+    /// The job, as it would be registered.
+    pub(super) submitted: Submitted,
 }
 
 /// Plans a job: the answer, and the index of what it was made from.
@@ -71,20 +69,15 @@ pub(super) async fn plan(
     asking: Asking,
 ) -> Result<(Value, u64), Refusal> {
     let (world, now) = (parts.caches.complete().await?, parts.clock.now());
-    let (order, hearing) = {
+    let order = {
         let (asking, world) = (asking.clone(), Arc::clone(&world));
-        let as_registered = WriteEndpoint::Register(Some(asking.id.clone()));
-        let ordered = move || {
-            let view = asking.view(&world, now);
-            (plan_order(&asking.id, view), hearing(&as_registered, view))
-        };
-        aside(ordered).await?
+        aside(move || plan_order(&asking.id, asking.view(&world, now))).await?
     };
     let order = match order {
         Ok(order) => order,
-        Err(fault) => return Err(heard(&parts.reviews, identity, fault.into(), hearing.as_ref()).await),
+        Err(fault) => return Err(asking.submitted.refused(&parts.reviews, identity, fault.into()).await),
     };
-    permit_all(&parts.reviews, identity, &order.demands, hearing.as_ref()).await?;
+    asking.submitted.permit_all(&parts.reviews, identity, &order.demands).await?;
     let turn = turns.take().await?;
     let (settings, random, index) = (parts.facts.settings.clone(), fastrand::u64(..), world.index(Kind::Job));
     let made = aside(move || {
@@ -101,14 +94,9 @@ pub(super) async fn plan(
 
 impl Asking {
     fn view<'a>(&'a self, world: &'a World, now: Timestamp) -> WriteView<'a> {
-        WriteView { world, query: &self.query, body: &self.body, now, random: 0, goes_on: false }
+        let Submitted { query, body, .. } = &self.submitted;
+        WriteView { world, query, body, now, random: 0, goes_on: false }
     }
-}
-
-/// Works beside the threads that carry requests.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Refusal::new(500, format!("the request cannot be worked on: {error}")))
 }
 
 fn planned(order: &PlanOrder, settings: Settings, view: WriteView<'_>, random: u64) -> Result<Value, PlanFault> {

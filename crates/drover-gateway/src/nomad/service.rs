@@ -20,6 +20,7 @@ use super::parts::NomadParts;
 use super::planning::{self, Asking, PlanTurns};
 use super::same::{Question, SameAnswers};
 use super::scopes::scopes;
+use super::submitted::Submitted;
 use super::writing::Writing;
 use crate::answers::{Answer, Refusal, in_pieces, whole, with_type};
 use crate::callers::Caller;
@@ -179,14 +180,15 @@ impl Nomad {
             WholeCall::Search(manner) => Endpoint::Search(SearchRequest::read(manner, &body(request).await?)?),
             WholeCall::Write(endpoint) => {
                 known(identity)?;
-                let body = body(request).await?.into();
+                let submitted = Submitted { endpoint, query, body: body(request).await?.into() };
                 let (parts, blocked) = (&*self.parts, &*self.blocked);
-                return self.write(Writing { parts, identity, endpoint, query, body, blocked }).await;
+                return self.write(Writing { parts, identity, submitted, blocked }).await;
             }
             WholeCall::Plan(id) => {
                 known(identity)?;
-                let body = body(request).await?.into();
-                let asking = Asking { id, query: query.clone(), body };
+                let endpoint = WriteEndpoint::Register(Some(id.clone()));
+                let submitted = Submitted { endpoint, query: query.clone(), body: body(request).await?.into() };
+                let asking = Asking { id, submitted };
                 let (answer, index) = planning::plan(&self.parts, &self.plans, identity, asking).await?;
                 return Ok(Outcome { reply: Reply::of(&answer, &query)?, index: Some(index) });
             }
@@ -216,7 +218,7 @@ impl Nomad {
 
     async fn write(&self, writing: Writing<'_>) -> Result<Outcome, Refusal> {
         let (answer, index) = writing.carry_out().await?;
-        Ok(Outcome { reply: Reply::of(&answer, &writing.query)?, index: Some(index) })
+        Ok(Outcome { reply: Reply::of(&answer, &writing.submitted.query)?, index: Some(index) })
     }
 
     /// What drover tells of itself, with its controllers where they are asked for.

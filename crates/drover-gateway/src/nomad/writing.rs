@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_nomad::{
-    Change, Demand, Fault, Kind, Outcome, Query, Target, Way, WholeObject, World, WriteEndpoint, WriteOrder, WriteView,
-    Written, hearing, order, told,
+    Change, Fault, Kind, Outcome, Target, WholeObject, World, WriteOrder, WriteView, Written, order, told,
 };
 use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store as _, StoreError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,8 +18,9 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::parts::NomadParts;
+use super::submitted::{Submitted, aside};
 use crate::answers::Refusal;
-use crate::reviews::{Access, Identity, Meanwhile, Reviews};
+use crate::reviews::Identity;
 
 /// How often a request is ordered because others wrote at the same time.
 const ATTEMPTS: usize = 8;
@@ -32,11 +32,7 @@ pub(super) struct Writing<'a> {
     /// Who asks.
     pub(super) identity: &'a Identity,
     /// What for.
-    pub(super) endpoint: WriteEndpoint,
-    /// With which parameters.
-    pub(super) query: Query,
-    /// The body.
-    pub(super) body: Arc<[u8]>,
+    pub(super) submitted: Submitted,
     /// Those that wait for what others do, with the readers that wait.
     pub(super) blocked: &'a Semaphore,
 }
@@ -55,12 +51,11 @@ impl Writing<'_> {
         let (mut last, mut goes_on) = (None, false);
         for _ in 0..ATTEMPTS {
             let before = caches.complete().await?;
-            let (order, hearing) = self.order(Arc::clone(&before), random, goes_on).await?;
-            let mut order = match order {
+            let mut order = match self.order(Arc::clone(&before), random, goes_on).await? {
                 Ok(order) => order,
-                Err(fault) => return Err(heard(reviews, self.identity, fault.into(), hearing.as_ref()).await),
+                Err(fault) => return Err(self.submitted.refused(reviews, self.identity, fault.into()).await),
             };
-            permit_all(reviews, self.identity, &order.demands, hearing.as_ref()).await?;
+            self.submitted.permit_all(reviews, self.identity, &order.demands).await?;
             let (written, end) = write_all(store, &order.changes).await;
             goes_on |= !written.is_empty();
             match end {
@@ -121,69 +116,15 @@ impl Writing<'_> {
         }
     }
 
-    /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read. With it who may
-    /// learn why it is refused.
-    async fn order(
-        &self,
-        world: Arc<World>,
-        random: u32,
-        goes_on: bool,
-    ) -> Result<(Result<WriteOrder, Fault>, Option<Demand>), Refusal> {
-        let (endpoint, query, body) = (self.endpoint.clone(), self.query.clone(), Arc::clone(&self.body));
-        let now = self.parts.clock.now();
-        let ordered = move || {
-            let view = WriteView { world: &world, query: &query, body: &body, now, random, goes_on };
-            (order(&endpoint, view), hearing(&endpoint, view))
-        };
-        let made = tokio::task::spawn_blocking(ordered).await;
-        made.map_err(|error| Refusal::new(500, format!("the request cannot be read: {error}")))
+    /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read.
+    async fn order(&self, world: Arc<World>, random: u32, goes_on: bool) -> Result<Result<WriteOrder, Fault>, Refusal> {
+        let (submitted, now) = (self.submitted.clone(), self.parts.clock.now());
+        aside(move || {
+            let Submitted { endpoint, query, body } = &submitted;
+            order(endpoint, WriteView { world: &world, query, body, now, random, goes_on })
+        })
+        .await
     }
-}
-
-/// Why a request is refused, as far as its caller may learn that.
-pub(super) async fn heard(
-    reviews: &Reviews,
-    identity: &Identity,
-    refusal: Refusal,
-    hearing: Option<&Demand>,
-) -> Refusal {
-    match hearing {
-        Some(demand) => permit(reviews, identity, demand).await.err().unwrap_or(refusal),
-        None => refusal,
-    }
-}
-
-/// Whether the caller has each of the rights. Which one is missing for an object those learn who may know of it.
-pub(super) async fn permit_all(
-    reviews: &Reviews,
-    identity: &Identity,
-    demands: &[Demand],
-    hearing: Option<&Demand>,
-) -> Result<(), Refusal> {
-    for demand in demands {
-        if let Err(refusal) = permit(reviews, identity, demand).await {
-            return Err(heard(reviews, identity, refusal, hearing).await);
-        }
-    }
-    Ok(())
-}
-
-/// Whether the caller has one of the rights.
-async fn permit(reviews: &Reviews, identity: &Identity, demand: &Demand) -> Result<(), Refusal> {
-    let mut first = None;
-    for way in &demand.any_of {
-        match reviews.permit(identity, &access(way), Meanwhile::Stops).await {
-            Ok(()) => return Ok(()),
-            Err(refusal) if refusal.code == 403 => drop(first.get_or_insert(refusal)),
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Err(first.unwrap_or_else(|| Refusal::new(403, "Permission denied")))
-}
-
-fn access(way: &Way) -> Access {
-    let Way { group, resource, subresource, verb, namespace, name } = way.clone();
-    Access { group, resource, subresource, verb, namespace, name }
 }
 
 /// Writes the changes of an order, one after the other, until one fails; what was written.

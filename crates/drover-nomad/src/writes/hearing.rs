@@ -7,15 +7,17 @@ use drover_api::GROUP;
 use serde_json::Value;
 
 use super::endpoint::WriteEndpoint;
-use super::order::{Demand, Way, WriteView};
+use super::order::{Demand, Way};
+use crate::query::Query;
 
 /// Any of the rights that a caller must have to be given the reason of a refusal, first the one that the request is
 /// about; none: the reason is in the request alone.
-pub fn hearing(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Option<Demand> {
-    let queried = || view.query.namespace();
+pub fn hearing(endpoint: &WriteEndpoint, query: &Query, body: &[u8]) -> Option<Demand> {
+    let queried = || query.namespace();
+    let named = |pointer: &str| named(body, pointer).unwrap_or_else(queried);
     let (verb, resource, namespace) = match endpoint {
         WriteEndpoint::Parse => return None,
-        WriteEndpoint::Register(_) | WriteEndpoint::Validate => ("create", "jobs", named(view, "/Job/Namespace")),
+        WriteEndpoint::Register(_) | WriteEndpoint::Validate => ("create", "jobs", named("/Job/Namespace")),
         WriteEndpoint::Deregister(_)
         | WriteEndpoint::Revert(_)
         | WriteEndpoint::Scale(_)
@@ -34,7 +36,7 @@ pub fn hearing(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Option<Demand> 
         WriteEndpoint::Drain(_) | WriteEndpoint::Eligibility(_) => ("update", "clientnodes", String::new()),
         WriteEndpoint::Purge(_) => ("delete", "clientnodes", String::new()),
         WriteEndpoint::RegisterVolume(_) | WriteEndpoint::CreateVolume(_) => {
-            ("create", "csivolumes", named(view, "/Volumes/0/Namespace"))
+            ("create", "csivolumes", named("/Volumes/0/Namespace"))
         }
         WriteEndpoint::DeregisterVolume(_) | WriteEndpoint::DeleteVolume(_) => ("delete", "csivolumes", queried()),
         WriteEndpoint::DetachVolume(_) | WriteEndpoint::TakeSnapshot | WriteEndpoint::DeleteSnapshot => {
@@ -47,8 +49,7 @@ pub fn hearing(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Option<Demand> 
 }
 
 /// The namespace that a body names, which counts before that of the query.
-fn named(view: WriteView<'_>, pointer: &str) -> String {
-    let body: Option<Value> = serde_json::from_slice(view.body).ok();
-    let own = body.as_ref().and_then(|body| body.pointer(pointer)?.as_str()).filter(|name| !name.is_empty());
-    own.map_or_else(|| view.query.namespace(), str::to_owned)
+fn named(body: &[u8], pointer: &str) -> Option<String> {
+    let body: Option<Value> = serde_json::from_slice(body).ok();
+    body?.pointer(pointer)?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }

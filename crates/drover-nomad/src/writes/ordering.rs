@@ -12,11 +12,12 @@ use crate::fault::Fault;
 /// 400 for a body or a parameter that cannot be acted on, and where the state of the object forbids the change; 404
 /// where there is no such object; 500 for a request to a deployment that is over, as clients expect.
 pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    let heard = || hearing(endpoint, view.query, view.body);
     match endpoint {
         WriteEndpoint::Register(id) => register::register(id.as_deref(), view),
-        WriteEndpoint::Validate => Ok(register::validate(view, hearing(endpoint, view))),
+        WriteEndpoint::Validate => Ok(register::validate(view, heard())),
         WriteEndpoint::Parse => register::parse(view),
-        WriteEndpoint::Deregister(id) => jobs::deregister(id, view, hearing(endpoint, view)),
+        WriteEndpoint::Deregister(id) => jobs::deregister(id, view, heard()),
         WriteEndpoint::Revert(id) => versions::revert(id, view),
         WriteEndpoint::Scale(id) => jobs::scale(id, view),
         WriteEndpoint::Stable(id) => versions::stable(id, view),

@@ -86,9 +86,7 @@ fn refusal(path: &str, body: &Value) -> (u16, String) {
 fn heard_by(method: &Method, path: &str, body: &Value) -> Option<String> {
     let (path, text) = path.split_once('?').unwrap_or((path, ""));
     let Ok(Route::Write(endpoint)) = read(method, path) else { panic!("{path} is no write") };
-    let (world, query, body) = (world("successful"), Query::parse(text).expect("a query"), body.to_string());
-    let view = WriteView { world: &world, query: &query, body: body.as_bytes(), now: now(), random: 7, goes_on: false };
-    let Demand { any_of } = hearing(&endpoint, view)?;
+    let Demand { any_of } = hearing(&endpoint, &Query::parse(text).expect("a query"), body.to_string().as_bytes())?;
     assert!(any_of.iter().all(|way| way.name.is_empty() && way.namespace == any_of[0].namespace), "{any_of:?}");
     any_of.first().map(|way| [way.verb, way.resource, &way.namespace].join(" "))
 }
