@@ -84,6 +84,8 @@ pub enum Endpoint {
     HostVolume(String),
     /// The list of snapshots of a plugin's volumes.
     Snapshots,
+    /// The list of what a plugin's provider has.
+    ExternalVolumes,
     /// The list of plugins.
     Plugins,
     /// A CSI plugin.
@@ -162,6 +164,7 @@ pub(crate) fn of(path: &str) -> Option<Endpoint> {
         "nodes" => Some(Endpoint::Nodes),
         "volumes" => Some(Endpoint::Volumes),
         "volumes/snapshot" => Some(Endpoint::Snapshots),
+        "volumes/external" => Some(Endpoint::ExternalVolumes),
         "plugins" => Some(Endpoint::Plugins),
         "namespaces" => Some(Endpoint::Namespaces),
         "regions" => Some(Endpoint::Regions),

@@ -67,7 +67,7 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
             of_cluster(Resource::Nodes, Verb::Get),
             Right { resource: Resource::Allocations, verb: Verb::List, reach: Reach::Everywhere, is_optional: true },
         ],
-        Endpoint::Volumes | Endpoint::Snapshots => list(Resource::Volumes),
+        Endpoint::Volumes | Endpoint::Snapshots | Endpoint::ExternalVolumes => list(Resource::Volumes),
         Endpoint::HostVolumes => list(Resource::HostVolumes),
         Endpoint::HostVolume(_) => with_users(of_one(Resource::HostVolumes, Verb::Get)),
         Endpoint::Volume(_) => with_users(of_one(Resource::Volumes, Verb::Get)),
@@ -148,7 +148,7 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::PoolNodes(_)
         | Endpoint::Plugins
         | Endpoint::Plugin(_) => Some(Kind::Node),
-        Endpoint::Volumes | Endpoint::Volume(_) | Endpoint::Snapshots => Some(Kind::Volume),
+        Endpoint::Volumes | Endpoint::Volume(_) | Endpoint::Snapshots | Endpoint::ExternalVolumes => Some(Kind::Volume),
         Endpoint::HostVolumes | Endpoint::HostVolume(_) => Some(Kind::HostVolume),
         Endpoint::Namespaces => Some(Kind::Namespace),
         Endpoint::Regions

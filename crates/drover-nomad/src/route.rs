@@ -123,6 +123,7 @@ mod tests {
         assert_eq!(of("volume/csi/a%2Fb"), Endpoint::Volume("a/b".to_owned()));
         assert_eq!(of("volume/host/u"), Endpoint::HostVolume("u".to_owned()));
         assert_eq!(of("volumes/snapshot"), Endpoint::Snapshots);
+        assert_eq!(of("volumes/external"), Endpoint::ExternalVolumes);
         assert_eq!(of("deployment/allocations/u"), Endpoint::DeploymentAllocations("u".to_owned()));
         assert_eq!(of("node/u/allocations"), Endpoint::NodeAllocations("u".to_owned()));
     }
@@ -165,7 +166,6 @@ mod tests {
             (Method::PUT, "operator/scheduler/configuration", "controller.config.scheduler"),
             (Method::PUT, "volume/host/create", "kubectl apply"),
             (Method::DELETE, "volume/host/u/delete", "kubectl apply"),
-            (Method::GET, "volumes/external", "own means"),
             (Method::DELETE, "evaluations", "go by themselves"),
         ] {
             let fault = read(&method, path).expect_err(path);

@@ -399,6 +399,41 @@ fn snapshots_are_those_that_volumes_of_a_plugin_have_in_their_status() {
 }
 
 #[test]
+fn what_a_provider_has_is_listed_once_by_its_id_with_the_nodes_that_have_it() {
+    let told = ask("volumes/external?plugin_id=ebs&namespace=*");
+    let expected = json!({
+        "ExternalID": "vol-1", "CapacityBytes": 0, "VolumeContext": {}, "CloneID": "", "SnapshotID": "",
+        "PublishedExternalNodeIDs": [], "IsAbnormal": false, "Status": "",
+    });
+    assert_eq!(told, json!({ "Volumes": [expected], "NextToken": "" }), "two namespaces know it");
+    let mut world = world();
+    let claim = |node: &str, attach: &str| json!({ "allocID": node, "nodeName": node, "mode": "read", "attach": attach, "externalNodeID": node });
+    for (name, id, context) in [("a", "vol-1", json!({})), ("b", "vol-2", json!({ "tier": "2" })), ("c", "", json!({}))]
+    {
+        let spec = json!({ "id": name, "pluginID": "ebs", "capabilities": [], "externalID": id,
+                           "context": { "tier": "1" } });
+        let claims = [claim("i-2", "attached"), claim("i-1", "attached"), claim("i-3", "pending")];
+        let status = json!({ "phase": "claimed", "claims": claims, "capacity": "1Ki", "context": context });
+        world.volumes.put(object("CSIVolume", &meta("shop", name, name, 50), &spec, &status));
+    }
+    let of = |text: &str| -> Value {
+        let query = format!("plugin_id=ebs&namespace=shop&{text}");
+        reply_of(&world, None, &Endpoint::ExternalVolumes, &query).expect("a list")
+    };
+    let (all, shop) = (of(""), of("filter=CapacityBytes+==+1024"));
+    assert_eq!(ids(&all["Volumes"], "ExternalID"), ["vol-1", "vol-2"], "one that is not made yet is none");
+    assert_eq!(all["Volumes"][1]["VolumeContext"], json!({ "tier": "2" }), "as the provider made it");
+    assert_eq!(shop["Volumes"][0]["PublishedExternalNodeIDs"], json!(["i-1", "i-2"]));
+    let first = of("per_page=1");
+    assert_eq!((ids(&first["Volumes"], "ExternalID"), &first["NextToken"]), (vec!["vol-1"], &json!("vol-2")));
+    assert_eq!(ids(&of("next_token=vol-2")["Volumes"], "ExternalID"), ["vol-2"]);
+    let unseen = ask_as(Some(&[]), "volumes/external?plugin_id=ebs&namespace=*").expect("a list");
+    assert_eq!(unseen["Volumes"], json!([]));
+    let fault = ask_as(None, "volumes/external").expect_err("no plugin");
+    assert!(fault.code == 400 && fault.message.contains("plugin_id"), "{fault}");
+}
+
+#[test]
 fn nodes_plugins_and_volumes() {
     let stub = &ask("nodes")[0];
     assert_eq!((&stub["ID"], &stub["Status"], &stub["Drain"]), (&json!(NODE), &json!("ready"), &json!(false)));

@@ -17,7 +17,6 @@ const PATHS: &[(&str, &str)] = &[
     ("node/pools/*", POOLS),
     ("client/allocation/*/snapshot", "agents hand the disks of allocations over to each other by themselves"),
     ("client/allocation/*/pause", "tasks have no schedule by which they pause"),
-    ("volumes/external", "list a provider's volumes by its own means"),
     ("volume/host/*", "make a HostVolume by `kubectl apply`, and delete it by `kubectl delete`"),
     ("agent/servers", "the replicas are pods: `kubectl get pods -n drover-system`"),
     ("agent/monitor", "read the logs of drover's pods by `kubectl logs`"),

@@ -54,6 +54,7 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::HostVolumes => volumes::hosts(view),
         Endpoint::HostVolume(id) => volumes::host(id, view),
         Endpoint::Snapshots => volumes::snapshots(view),
+        Endpoint::ExternalVolumes => volumes::external(view),
         Endpoint::Plugins => cluster::plugins(view),
         Endpoint::Plugin(id) => cluster::plugin(id, view),
         Endpoint::Namespaces => cluster::namespaces(view),

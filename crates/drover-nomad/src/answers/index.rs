@@ -46,6 +46,7 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         | Endpoint::Volumes
         | Endpoint::HostVolumes
         | Endpoint::Snapshots
+        | Endpoint::ExternalVolumes
         | Endpoint::Plugins
         | Endpoint::Plugin(_)
         | Endpoint::Namespaces

@@ -1,7 +1,9 @@
 //! CSI volumes: the stubs of lists, and the whole object. What a Secret holds is in neither.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use drover_api::CSIVolume;
-use drover_api::csi_volume::{CSIVolumeStatus, Claim, ClaimMode, ClaimState, Topology};
+use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimMode, ClaimState, Topology};
 use serde_json::{Map, Value, json};
 
 use super::allocation::{StubParts, stub as allocation_stub};
@@ -47,7 +49,7 @@ pub(crate) fn full(volume: &CSIVolume, world: &World) -> Value {
         ("MountOptions", json!(mount)),
         ("Secrets", json!({})),
         ("Parameters", json!(spec.parameters)),
-        ("Context", json!(if status.context.is_empty() { &spec.context } else { &status.context })),
+        ("Context", json!(context(volume))),
         ("Capacity", json!(bytes(&status.capacity))),
         ("RequestedCapacityMin", json!(bytes(least))),
         ("RequestedCapacityMax", json!(bytes(most))),
@@ -68,6 +70,33 @@ pub(crate) fn full(volume: &CSIVolume, world: &World) -> Value {
 pub(crate) fn external_id(volume: &CSIVolume) -> &str {
     let made = volume.status.as_ref().map(|status| status.external_id.as_str()).filter(|id| !id.is_empty());
     made.unwrap_or(&volume.spec.external_id)
+}
+
+/// What the provider calls `id`, by the volumes that are that. Its condition there is not known.
+pub(crate) fn external(id: &str, volumes: &[&CSIVolume]) -> Value {
+    let first = |of: fn(&CSIVolume) -> Value| volumes.first().map(|volume| of(volume));
+    let statuses = volumes.iter().filter_map(|volume| volume.status.as_ref());
+    let on: BTreeSet<&str> = statuses
+        .flat_map(|status| &status.claims)
+        .filter(|claim| claim.attach == AttachState::Attached && !claim.external_node_id.is_empty())
+        .map(|claim| claim.external_node_id.as_str())
+        .collect();
+    json!({
+        "ExternalID": id,
+        "CapacityBytes": first(|it| json!(it.status.as_ref().map_or(0, |status| bytes(&status.capacity)))),
+        "VolumeContext": first(|it| json!(context(it))),
+        "CloneID": first(|it| json!(it.spec.clone_id)),
+        "SnapshotID": first(|it| json!(it.spec.snapshot_id)),
+        "PublishedExternalNodeIDs": on,
+        "IsAbnormal": false,
+        "Status": "",
+    })
+}
+
+/// What plugins get of it with each call: as the provider made it, else as it was registered.
+fn context(volume: &CSIVolume) -> &BTreeMap<String, String> {
+    let made = volume.status.as_ref().map(|status| &status.context).filter(|context| !context.is_empty());
+    made.unwrap_or(&volume.spec.context)
 }
 
 fn claims(status: &CSIVolumeStatus, mode: ClaimMode) -> impl Iterator<Item = &Claim> {
