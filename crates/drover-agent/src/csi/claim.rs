@@ -12,11 +12,15 @@ use drover_core::ids::ObjectKey;
 use drover_core::volume::{access, release};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use tokio::time::Instant;
 
 use super::plugin::How;
 
 /// How long an allocation waits for a volume.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
+/// How long a volume waits for its plugin, over all the lives that the plugin has meanwhile; as long as an allocation
+/// has for becoming healthy where its job says nothing.
+pub(super) const PLUGIN_WAIT: Duration = Duration::from_mins(5);
 
 /// What an allocation may mount now.
 #[derive(Clone, Debug)]
@@ -44,6 +48,8 @@ enum Look {
     Granted(Box<Granted>),
     /// It is not free, or not attached.
     Wait,
+    /// Its plugin is not well, and need not stay so.
+    WaitForPlugin,
     Refused(String),
 }
 
@@ -54,21 +60,27 @@ pub(super) async fn wait(
     volume_id: &str,
     request: &VolumeRequest,
 ) -> Result<Granted, String> {
-    let granted = async {
-        while let Some(seen) = volumes.next().await {
-            let Some(volume) = seen else {
-                return Err(format!("volume {volume_id} does not exist; create a CSIVolume with this id"));
-            };
-            match look(&volume, uid, volume_id, request) {
-                Look::Granted(granted) => return Ok(*granted),
-                Look::Refused(reason) => return Err(reason),
-                Look::Wait => tracing::debug!(allocation = uid, volume = volume_id, "waiting for a volume"),
-            }
+    let latest = Instant::now() + LONGEST_WAIT;
+    let mut plugin_until: Option<Instant> = None;
+    loop {
+        let Ok(next) = tokio::time::timeout_at(plugin_until.unwrap_or(latest).min(latest), volumes.next()).await else {
+            return Err(match plugin_until {
+                Some(_) => unschedulable(volume_id, request),
+                None => format!("volume {volume_id} was not free within {LONGEST_WAIT:?}"),
+            });
+        };
+        let Some(seen) = next else { return Err(format!("volume {volume_id} cannot be watched any more")) };
+        let Some(volume) = seen else {
+            return Err(format!("volume {volume_id} does not exist; create a CSIVolume with this id"));
+        };
+        match look(&volume, uid, volume_id, request) {
+            Look::Granted(granted) => return Ok(*granted),
+            Look::Refused(reason) => return Err(reason),
+            Look::Wait => plugin_until = None,
+            Look::WaitForPlugin => drop(plugin_until.get_or_insert_with(|| Instant::now() + PLUGIN_WAIT)),
         }
-        Err(format!("volume {volume_id} cannot be watched any more"))
-    };
-    let in_time = tokio::time::timeout(LONGEST_WAIT, granted).await;
-    in_time.unwrap_or_else(|_| Err(format!("volume {volume_id} was not free within {LONGEST_WAIT:?}")))
+        tracing::debug!(allocation = uid, volume = volume_id, ?plugin_until, "waiting for a volume");
+    }
 }
 
 fn look(volume: &CSIVolume, uid: &str, volume_id: &str, request: &VolumeRequest) -> Look {
@@ -114,10 +126,16 @@ fn unclaimed(volume: &CSIVolume, status: &CSIVolumeStatus, volume_id: &str, requ
     if is_schedulable {
         return Look::Wait;
     }
+    // It was placed when all was well, and a driver that has crashed since is back in a moment.
+    if !status.schedulable {
+        return Look::WaitForPlugin;
+    }
+    Look::Refused(unschedulable(volume_id, request))
+}
+
+fn unschedulable(volume_id: &str, request: &VolumeRequest) -> String {
     let mode = if request.read_only { ClaimMode::Read } else { ClaimMode::Write };
-    Look::Refused(format!(
-        "volume {volume_id} is unschedulable for {mode} claims; its conditions say why (kubectl describe csivol)"
-    ))
+    format!("volume {volume_id} is unschedulable for {mode} claims; its conditions say why (kubectl describe csivol)")
 }
 
 fn granted(
@@ -159,5 +177,73 @@ fn merged(volume: Option<&MountOptions>, request: Option<&MountOptions>) -> Moun
     MountOptions {
         fs_type: if request.fs_type.is_empty() { volume.fs_type } else { request.fs_type },
         mount_flags: if request.mount_flags.is_empty() { volume.mount_flags } else { request.mount_flags },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_api::CSIVolumeSpec;
+    use drover_api::csi_volume::{AccessMode, AttachmentMode, VolumeCapability};
+    use drover_clock::{Clock as _, SystemClock};
+    use serde_json::json;
+
+    use super::*;
+
+    type Seen = Option<Arc<CSIVolume>>;
+
+    /// What comes of waiting for a volume to write to that looks so, each look as long after the one before; and when.
+    async fn waited(looks: Vec<(Duration, Seen)>) -> (Result<Granted, String>, Duration) {
+        let request: VolumeRequest =
+            serde_json::from_value(json!({ "name": "v", "type": "csi", "source": "v1" })).expect("a request");
+        let looks = futures::stream::iter(looks).then(async |(after, seen)| {
+            tokio::time::sleep(after).await;
+            seen
+        });
+        let begun = Instant::now();
+        (wait(looks.chain(futures::stream::pending()).boxed(), "a", "v1", &request).await, begun.elapsed())
+    }
+
+    fn volume(schedulable: bool, change: impl Fn(&mut CSIVolumeStatus)) -> Seen {
+        let (access_mode, attachment_mode) = (AccessMode::SingleNodeWriter, AttachmentMode::FileSystem);
+        let capability = VolumeCapability { access_mode, attachment_mode };
+        let spec = CSIVolumeSpec { capabilities: vec![capability], ..CSIVolumeSpec::default() };
+        let mut volume = CSIVolume::new("v1", spec);
+        let mut status = CSIVolumeStatus { schedulable, observed_generation: 1, ..CSIVolumeStatus::default() };
+        change(&mut status);
+        volume.status = Some(status);
+        Some(Arc::new(volume))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_dies_before_the_claim_is_taken_is_waited_for_as_before_a_mount() {
+        let claimed = |status: &mut CSIVolumeStatus| {
+            let claim = json!({ "allocID": "a", "mode": "write", "attach": "attached" });
+            status.claims.push(serde_json::from_value(claim).expect("a claim"));
+        };
+        // It dies twice, and each time is back before it is given up.
+        let dies = [
+            (PLUGIN_WAIT, volume(false, |_| {})),
+            (PLUGIN_WAIT / 2, volume(false, |status| status.nodes_expected = 1)),
+            (PLUGIN_WAIT / 4, volume(true, |_| {})),
+        ];
+        let last = (PLUGIN_WAIT, volume(false, claimed));
+        let looks = dies.iter().chain(&dies).chain([&last]).cloned().collect();
+        let (granted, after) = waited(looks).await;
+        assert_eq!((granted.expect("granted").volume_id.as_str(), after), ("v1", PLUGIN_WAIT * 9 / 2));
+
+        let (refused, after) = waited(vec![(Duration::ZERO, volume(false, |_| {}))]).await;
+        let refused = refused.expect_err("it has waited long enough");
+        assert!(refused.contains("unschedulable for write claims") && after == PLUGIN_WAIT, "{after:?}: {refused}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_driver_can_change_is_refused_at_once() {
+        let exhausted = |status: &mut CSIVolumeStatus| status.resource_exhausted = Some(SystemClock.now());
+        let is_read = |status: &mut CSIVolumeStatus| status.access_mode = Some(AccessMode::MultiNodeReaderOnly);
+        for seen in [volume(true, exhausted), volume(true, is_read), None] {
+            let (refused, after) = waited(vec![(Duration::ZERO, seen)]).await;
+            refused.expect_err("refused");
+            assert_eq!(after, Duration::ZERO);
+        }
     }
 }

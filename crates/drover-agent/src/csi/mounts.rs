@@ -18,7 +18,7 @@ use drover_core::volume::mount_flags;
 use drover_seal::ClaimId;
 use tokio::time::Instant;
 
-use super::claim::{self, Granted};
+use super::claim::{self, Granted, PLUGIN_WAIT};
 use super::kubelet;
 use super::mount_record::{MountRecord, Mounts};
 use super::mount_table::{Mount, MountKey};
@@ -28,9 +28,6 @@ use super::registry::Instance;
 use super::shared::Csi;
 use crate::reporting::events::Reason;
 
-/// How long a volume waits for its plugin, over all the lives that the plugin has meanwhile; as long as an allocation
-/// has for becoming healthy where its job says nothing.
-const PLUGIN_WAIT: Duration = Duration::from_mins(5);
 /// How long a request to expand a mount waits for the plugin: then the controller asks again.
 const EXPANSION_WAIT: Duration = Duration::from_secs(30);
 /// First and longest pause before an unmount that failed is tried again.
