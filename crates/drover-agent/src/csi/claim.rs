@@ -189,10 +189,8 @@ mod tests {
 
     use super::*;
 
-    type Seen = Option<Arc<CSIVolume>>;
-
     /// What comes of waiting for a volume to write to that looks so, each look as long after the one before; and when.
-    async fn waited(looks: Vec<(Duration, Seen)>) -> (Result<Granted, String>, Duration) {
+    async fn waited(looks: Vec<(Duration, Option<Arc<CSIVolume>>)>) -> (Result<Granted, String>, Duration) {
         let request: VolumeRequest =
             serde_json::from_value(json!({ "name": "v", "type": "csi", "source": "v1" })).expect("a request");
         let looks = futures::stream::iter(looks).then(async |(after, seen)| {
@@ -203,7 +201,7 @@ mod tests {
         (wait(looks.chain(futures::stream::pending()).boxed(), "a", "v1", &request).await, begun.elapsed())
     }
 
-    fn volume(schedulable: bool, change: impl Fn(&mut CSIVolumeStatus)) -> Seen {
+    fn volume(schedulable: bool, change: impl Fn(&mut CSIVolumeStatus)) -> Arc<CSIVolume> {
         let (access_mode, attachment_mode) = (AccessMode::SingleNodeWriter, AttachmentMode::FileSystem);
         let capability = VolumeCapability { access_mode, attachment_mode };
         let spec = CSIVolumeSpec { capabilities: vec![capability], ..CSIVolumeSpec::default() };
@@ -211,7 +209,7 @@ mod tests {
         let mut status = CSIVolumeStatus { schedulable, observed_generation: 1, ..CSIVolumeStatus::default() };
         change(&mut status);
         volume.status = Some(status);
-        Some(Arc::new(volume))
+        Arc::new(volume)
     }
 
     #[tokio::test(start_paused = true)]
@@ -227,11 +225,12 @@ mod tests {
             (PLUGIN_WAIT / 4, volume(true, |_| {})),
         ];
         let last = (PLUGIN_WAIT, volume(false, claimed));
-        let looks = dies.iter().chain(&dies).chain([&last]).cloned().collect();
+        let looks =
+            dies.iter().chain(&dies).chain([&last]).map(|(after, seen)| (*after, Some(Arc::clone(seen)))).collect();
         let (granted, after) = waited(looks).await;
         assert_eq!((granted.expect("granted").volume_id.as_str(), after), ("v1", PLUGIN_WAIT * 9 / 2));
 
-        let (refused, after) = waited(vec![(Duration::ZERO, volume(false, |_| {}))]).await;
+        let (refused, after) = waited(vec![(Duration::ZERO, Some(volume(false, |_| {})))]).await;
         let refused = refused.expect_err("it has waited long enough");
         assert!(refused.contains("unschedulable for write claims") && after == PLUGIN_WAIT, "{after:?}: {refused}");
     }
@@ -240,7 +239,7 @@ mod tests {
     async fn what_no_driver_can_change_is_refused_at_once() {
         let exhausted = |status: &mut CSIVolumeStatus| status.resource_exhausted = Some(SystemClock.now());
         let is_read = |status: &mut CSIVolumeStatus| status.access_mode = Some(AccessMode::MultiNodeReaderOnly);
-        for seen in [volume(true, exhausted), volume(true, is_read), None] {
+        for seen in [Some(volume(true, exhausted)), Some(volume(true, is_read)), None] {
             let (refused, after) = waited(vec![(Duration::ZERO, seen)]).await;
             refused.expect_err("refused");
             assert_eq!(after, Duration::ZERO);
