@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
 use drover_api::{Allocation, AllocationSpec};
 use drover_clock::SystemClock;
-use drover_socket::client::{self, Reply};
+use drover_socket::client::{self, Exchange, Reply};
 use drover_socket::protocol::{self, Answer, Frame, FrameKind, LogStream, Origin, Request, VolumeChange};
 use drover_store::Key;
 use tokio::io::AsyncWriteExt as _;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
+use super::{Caller, Server};
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
 use crate::node::alloc_dir::AllocDir;
@@ -40,6 +40,7 @@ struct Agent {
     /// What the allocation's runner was asked, in words.
     asked: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
+    server: Server,
     _serving: JoinSet<()>,
 }
 
@@ -84,8 +85,8 @@ impl Agent {
             alloc_dir: dir.path().to_owned(),
             stop: stop.clone(),
         };
-        serving.spawn(server.run(dir.path().to_owned()));
-        let agent = Self { dir, alloc, directory, reports, asked, stop, _serving: serving };
+        serving.spawn(server.clone().run(dir.path().to_owned()));
+        let agent = Self { dir, alloc, directory, reports, asked, stop, server, _serving: serving };
         while UnixStream::connect(agent.socket()).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -117,6 +118,18 @@ impl Agent {
         match self.last(request).await {
             Answer::Error { code, message } => (code, message),
             other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    /// What a gateway is answered that has found this uid under a name in `shop`.
+    async fn told_to_gateway(&self, uid: &str, request: &Request) -> Answer {
+        let caller = Caller::Gateway { namespace: "shop".to_owned(), uid: uid.to_owned() };
+        let asks = protocol::message(request).and_then(|frame| protocol::encode(&frame)).expect("a frame");
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        self.server.clone().converse(caller, Box::new(std::io::Cursor::new(asks)), Box::new(theirs)).await;
+        match Exchange::over(ours, tokio::io::sink()).replies.next().await.expect("a reply") {
+            Some(Reply::Answer(answer)) => answer,
+            other => panic!("no answer but {other:?}"),
         }
     }
 
@@ -186,6 +199,29 @@ async fn connections_end_with_the_agent() {
     while let Ok(Some(reply)) = exchange.replies.next().await {
         assert_ne!(reply, Reply::Answer(Answer::Done), "the task is not dead");
     }
+}
+
+#[tokio::test]
+async fn g_028_one_that_was_made_anew_under_its_name_is_not_the_one_that_a_gateway_has_found() {
+    let agent = Agent::new(|| Ok(())).await;
+    let stop = |id: &str| Request::Stop { allocation: id.to_owned() };
+    // The one before it, its start, its name, and what the two have in common.
+    let before = "0a1b2c3d-9999-2222-3333-444455556666";
+    for (found, asked) in [
+        (before, before),
+        (before, UID),
+        (UID, before),
+        ("0a1b2c3d", "0a1b2c3d"),
+        ("web-g-0", "web-g-0"),
+        (UID, "web-g-0"),
+    ] {
+        let Answer::Error { code, message } = agent.told_to_gateway(found, &stop(asked)).await else {
+            panic!("{found}: {asked} is stopped");
+        };
+        assert_eq!((code, message.as_str()), (404, "the allocation is not on this node"), "{found}: {asked}");
+    }
+    assert!(agent.asked().is_empty());
+    assert_eq!((agent.told_to_gateway(UID, &stop(UID)).await, agent.asked()), (Answer::Done, vec!["stop".to_owned()]));
 }
 
 #[tokio::test]
