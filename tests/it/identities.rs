@@ -242,8 +242,47 @@ fn ask_inside(stage: &Stage, alloc: &str, header: &str, path: &str) -> Asked {
     Asked { code: code.to_owned(), text: text.to_owned() }
 }
 
+/// G-059: there are `web` and `plain`, and none has a right yet.
+async fn g_059_a_task_reads_its_own_job_and_of_others_what_its_job_is_bound_to(stage: &Stage) {
+    let cluster = &stage.cluster;
+    cluster.namespace("depot").await;
+    cluster.apply("depot", &with_secrets("web", "exec sleep 1000", &json!({})));
+    let name = async |job: &str| alloc_of(stage, job).await.metadata.name.expect("a name");
+    let (web, plain) = (name("web").await, name("plain").await);
+    let own = "X-Nomad-Token: $(cat \"$NOMAD_SECRETS_DIR/nomad_token\")";
+    let reads = |alloc: &str, path: &str| ask_inside(stage, alloc, own, path);
+    for below in ["", "/summary", "/scale", "/evaluations"] {
+        let answer = reads(&web, &format!("/v1/job/web{below}?namespace=shop"));
+        assert_eq!(answer.code, "200", "{below}: {}", answer.text);
+    }
+    let told: Value = serde_json::from_str(&reads(&web, "/v1/job/web?namespace=shop").text).expect("JSON");
+    assert_eq!((&told["ID"], &told["Namespace"]), (&json!("web"), &json!("shop")));
+    // Others' jobs, those of the same name elsewhere, all, what is more than the job, and any write.
+    for path in [
+        "/v1/job/plain?namespace=shop",
+        "/v1/job/web?namespace=depot",
+        "/v1/job/web?namespace=*",
+        "/v1/jobs?namespace=shop",
+        "/v1/job/web/allocations?namespace=shop",
+        "/v1/job/web/versions?namespace=shop",
+    ] {
+        let answer = reads(&web, path);
+        assert_eq!(answer.code, "403", "{path}: {}", answer.text);
+    }
+    let delete = "X-Nomad-Token: $(cat \"$NOMAD_SECRETS_DIR/nomad_token\")\" -X DELETE -H \"A: b";
+    let refused = ask_inside(stage, &web, delete, "/v1/job/web?namespace=shop");
+    assert_eq!(refused.code, "403", "{}", refused.text);
+
+    let group = "--group=drover:job:shop:web";
+    let bind = ["create", "rolebinding", "web", "-n", "depot", "--clusterrole=drover-view", group];
+    cluster.kubectl(&bind).expect("bound");
+    let bound = async || reads(&web, "/v1/job/web?namespace=depot").code == "200";
+    cluster.eventually("its job is bound there", bound).await;
+    assert_eq!(reads(&plain, "/v1/job/web?namespace=depot").code, "403");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_148_b_064_p_076_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_and_adds_no_right() {
+async fn a_148_b_064_p_076_g_059_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_and_adds_no_right() {
     let mut stage = Stage::start("task-api", "").await;
     stage.cluster.namespace("shop").await;
     let identities = json!({ "identities": [{ "name": "default", "file": true, "env": true }] });
@@ -264,6 +303,7 @@ async fn a_148_b_064_p_076_and_g_060_a_tasks_socket_takes_its_requests_to_the_ga
     for job in ["web", "plain", "asks"] {
         stage.cluster.condition("shop", job, JobConditionType::Ready, "True").await;
     }
+    g_059_a_task_reads_its_own_job_and_of_others_what_its_job_is_bound_to(&stage).await;
     let group = "--group=drover:tasks:shop";
     let bind = ["create", "rolebinding", "tasks", "-n", "shop", "--clusterrole=drover-edit", group];
     stage.cluster.kubectl(&bind).expect("bound");

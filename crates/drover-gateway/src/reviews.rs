@@ -49,6 +49,17 @@ pub(crate) struct Identity {
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
+/// How the group of the tasks of a job begins; its namespace, a colon and its id follow. Only the gateway puts a caller
+/// into one.
+pub(crate) const TASKS_OF_JOB: &str = "drover:job:";
+
+impl Identity {
+    /// The job whose task this is, by its namespace and its id; none: it is no task.
+    pub(crate) fn own_job(&self) -> Option<(&str, &str)> {
+        self.groups.iter().find_map(|group| group.strip_prefix(TASKS_OF_JOB)?.split_once(':'))
+    }
+}
+
 /// What a caller wants to do to an allocation: `create` on this subresource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Object {

@@ -45,7 +45,7 @@ pub use fault::Fault;
 pub use filter::Filter;
 pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};
 pub use resource::{Reach, Resource, Right, Scope, Scopes, Verb};
-pub use rights::{kind, needed};
+pub use rights::{is_of_job, kind, needed};
 pub use route::Route;
 pub use search::{Context, Manner, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};

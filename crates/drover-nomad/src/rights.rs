@@ -110,6 +110,20 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
     }
 }
 
+/// Whether an endpoint shows nothing but this job, by its namespace and its id: its own tasks may read that without a
+/// right of theirs (`spec/gateway.md`, G-059).
+pub fn is_of_job(endpoint: &Endpoint, query: &Query, (namespace, id): (&str, &str)) -> bool {
+    let (Endpoint::Job(of)
+    | Endpoint::JobSummary(of)
+    | Endpoint::JobScale(of)
+    | Endpoint::JobSubmission(of)
+    | Endpoint::JobEvaluations(of)) = endpoint
+    else {
+        return false;
+    };
+    of == id && query.namespace() == namespace
+}
+
 /// The kind whose changes change an answer; none: nothing does.
 pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
     match endpoint {

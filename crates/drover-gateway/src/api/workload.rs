@@ -7,7 +7,7 @@ use kube::Client;
 use super::allocations;
 use crate::answers::Refusal;
 use crate::identities::IdentitySigner;
-use crate::reviews::Identity;
+use crate::reviews::{Identity, TASKS_OF_JOB};
 
 /// How the names of users and groups begin that are tasks, and no others.
 pub(super) const OWN_NAMES: &str = "drover:";
@@ -50,7 +50,7 @@ fn of_task(claims: &IdentityClaims, group: &str) -> Identity {
     let groups = vec![
         "drover:tasks".to_owned(),
         format!("drover:tasks:{namespace}"),
-        format!("drover:job:{namespace}:{job}"),
+        format!("{TASKS_OF_JOB}{namespace}:{job}"),
         "system:authenticated".to_owned(),
     ];
     Identity { user: format!("drover:task:{namespace}:{job}:{group}:{task}"), groups, ..Identity::default() }

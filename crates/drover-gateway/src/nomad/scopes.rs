@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_nomad::{Reach, Resource, Right, Scope, Scopes, World};
+use drover_nomad::{Endpoint, Query, Reach, Resource, Right, Scope, Scopes, World, is_of_job};
 use futures::{StreamExt as _, stream};
 
 use crate::answers::Refusal;
@@ -31,6 +31,12 @@ pub(super) async fn scopes(
         }
     }
     Ok(scopes)
+}
+
+/// What a task may see of its own job, whatever its rights; none: the endpoint shows more, or the caller is no task.
+pub(super) fn of_own_job(identity: &Identity, endpoint: &Endpoint, query: &Query) -> Option<Scopes> {
+    let (namespace, _) = identity.own_job().filter(|job| is_of_job(endpoint, query, *job))?;
+    Some(Scopes([(Resource::Jobs, Scope::Some([namespace.to_owned()].into()))].into()))
 }
 
 async fn scope(reviews: &Reviews, identity: &Identity, right: &Right, world: &World) -> Result<Scope, Refusal> {

@@ -19,7 +19,7 @@ use super::caches::SEEN_WITHIN;
 use super::parts::NomadParts;
 use super::planning::{self, Asking, PlanTurns};
 use super::same::{Question, SameAnswers};
-use super::scopes::scopes;
+use super::scopes::{of_own_job, scopes};
 use super::submitted::Submitted;
 use super::writing::Writing;
 use crate::answers::{Answer, Refusal, in_pieces, whole, with_type};
@@ -196,9 +196,12 @@ impl Nomad {
         if endpoint != Endpoint::AgentHealth {
             known(identity)?;
         }
-        let needed = needed(&endpoint, &query);
+        let (needed, own) = (needed(&endpoint, &query), of_own_job(identity, &endpoint, &query));
         let world = self.parts.caches.complete().await?;
-        let may_see = async |world: &World| scopes(&self.parts.reviews, identity, &needed, world).await;
+        let may_see = async |world: &World| match &own {
+            Some(own) => Ok(own.clone()),
+            None => scopes(&self.parts.reviews, identity, &needed, world).await,
+        };
         let allowed = may_see(&world).await?;
         let Some(blocking) = query.blocking().filter(|_| kind(&endpoint).is_some()) else {
             let world = self.seen(&endpoint, &query, world).await?;
