@@ -38,11 +38,13 @@ pub(crate) struct Settings {
     pub(crate) ttl_and_grace: u64,
     /// How long the leader's Lease lasts, in seconds; a replica that follows a killed one waits for it.
     pub(crate) lease: u64,
+    /// How long the API server lets usual requests take, in seconds; none: a minute.
+    pub(crate) request_timeout: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ttl_and_grace: 10, lease: 2 }
+        Self { ttl_and_grace: 10, lease: 2, request_timeout: None }
     }
 }
 
@@ -57,6 +59,16 @@ impl Process {
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("its end");
+    }
+
+    /// Which process it is.
+    pub(crate) fn id(&self) -> ProcessId {
+        i32::try_from(self.child.id()).ok().and_then(ProcessId::of).expect("a process of ours")
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a process of ours").is_none()
     }
 
     /// Asks it to end.
@@ -173,8 +185,9 @@ impl Cluster {
     pub(crate) async fn bare(name: &str, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
         let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
-        let plane =
-            ControlPlane::start(Options::for_tests(dir.path().join("plane"), binaries)).await.expect("a control plane");
+        let request_timeout = settings.request_timeout.map(Duration::from_secs);
+        let options = Options { request_timeout, ..Options::for_tests(dir.path().join("plane"), binaries) };
+        let plane = ControlPlane::start(options).await.expect("a control plane");
         let client = plane.client(User::Admin).await.expect("a client");
         Self { plane, client, dir, settings, drivers: String::new() }
     }
@@ -256,7 +269,7 @@ impl Cluster {
     }
 
     fn controller_config(&self) -> String {
-        let Settings { ttl_and_grace: seconds, lease } = self.settings;
+        let Settings { ttl_and_grace: seconds, lease, .. } = self.settings;
         format!(
             "heartbeat: {{minTTL: {seconds}s, grace: {seconds}s}}\n\
              leaderElection: {{leaseDuration: {lease}s, renewDeadline: {}ms, retryPeriod: {}ms}}\n",

@@ -21,7 +21,7 @@ use crate::cluster::{Cluster, Process, Settings, client_status, job, logged};
 const NS: &str = "default";
 const NODES: [&str; 3] = ["n-1", "n-2", "n-3"];
 /// A node is silent for long soon.
-const SOON: Settings = Settings { ttl_and_grace: 2, lease: 2 };
+const SOON: Settings = Settings { ttl_and_grace: 2, lease: 2, request_timeout: None };
 
 /// The way from one agent to the API server, which can be cut.
 struct Line {

@@ -276,7 +276,7 @@ pub(crate) async fn agent_config(cluster: &Cluster, node: &str, named: Option<(S
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_014_a_kubeconfig_is_enough_to_operate_allocations_of_a_node_that_nothing_can_dial() {
+async fn g_014_and_g_026_a_kubeconfig_is_enough_to_operate_allocations_of_a_node_that_nothing_can_dial() {
     let stage = Stage::start("gateway", "").await;
     let script = "trap 'echo hup' HUP; echo started; while true; do sleep 0.1; done";
     let alloc = stage.run("web", script).await;
@@ -327,10 +327,26 @@ async fn g_014_a_kubeconfig_is_enough_to_operate_allocations_of_a_node_that_noth
     assert!(shown.lines().count() == 1 && shown.lines().all(is_prefixed), "{shown}");
     crate::gateway_operations::check(&stage).await;
     cluster.kubectl(&["delete", "djob", "web", "kinds", "-n", "shop", "--timeout=60s"]).expect("deleted");
+    g_026_the_group_disturbs_nothing_else(cluster);
+}
+
+/// G-026: what lists all resources, ends namespaces and brings a cluster to what Git holds goes on as without it.
+fn g_026_the_group_disturbs_nothing_else(cluster: &Cluster) {
+    let kubectl = |args: &[&str]| Ran::of(cluster.kubectl_output(args, None));
+    let known = kubectl(&["api-resources"]);
+    assert!(known.err.is_empty() && known.text().contains("clientnodes"), "{known:?}");
+    let listed = kubectl(&["api-resources", "--verbs=list", "--api-group=subresources.drover.dev", "--no-headers"]);
+    assert!(listed.out.is_empty() && listed.code == 0, "{listed:?}");
+    // By way of all resources, those of the group among them.
+    kubectl(&["delete", "namespace", "shop", "--timeout=60s"]).text();
+    for folder in ["gateway", "rbac"] {
+        let again = kubectl(&["diff", "-f", &chart_file(folder)]);
+        assert!(again.code == 0 && again.out.is_empty(), "{again:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_003_g_007_p_031_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
+async fn g_003_g_007_p_031_g_009_g_010_g_018_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
     let stage = Stage::start("gateway-rights", "recheckEvery: 2s\n").await;
     let alloc = stage.run("web", "echo started; exec sleep 1000").await;
     let (cluster, name) = (&stage.cluster, alloc.metadata.name.clone().expect("a name"));
@@ -378,6 +394,9 @@ async fn g_003_g_007_p_031_g_009_g_018_and_g_027_rights_open_what_they_name_and_
     let ended =
         Ran::of(tokio::task::spawn_blocking(|| followed.wait_with_output()).await.expect("joined").expect("its end"));
     assert!(ended.code == 1 && ended.err.contains("cannot create resource"), "{pid}: {ended:?}");
+
+    crate::gateway_sessions::g_010_a_command_ends_with_the_token_that_began_it_and_its_task_goes_on(&stage, &name)
+        .await;
 
     // Tokens of no node, for another audience, and of another account open no tunnel.
     cluster.kubectl(&["create", "serviceaccount", "other", "-n", "drover-system"]).expect("an account");

@@ -1,8 +1,11 @@
 //! Signals, commands, followed output and samples (`spec/api.md`, section 2), asked for through the API server and the
 //! gateway: what each row of its table means for the aggregated API.
 
+use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use drover_api::Allocation;
 use drover_clock::{Clock as _, SystemClock};
 use drover_socket::channels::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT};
@@ -12,12 +15,15 @@ use drover_testkit::control_plane::User;
 use futures::stream::BoxStream;
 use futures::{Sink, SinkExt as _, StreamExt as _};
 use http_body_util::BodyExt as _;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::cluster::LONG;
 use crate::gateway::{API, Ran, Stage};
+use crate::gateway_limits::{Door, Proof};
 
 /// What says that its task has got SIGHUP.
 const HEARS: &str = "trap 'echo hup' HUP; echo started; while true; do sleep 0.05; done";
@@ -78,9 +84,13 @@ struct Said {
 
 impl Wire {
     async fn open(stage: &Stage, alloc: &str, query: &str) -> Self {
+        Self::by(&stage.cluster.client, alloc, query).await
+    }
+
+    async fn by(client: &Client, alloc: &str, query: &str) -> Self {
         let path = format!("{API}/namespaces/shop/allocations/{alloc}/exec?{query}");
         let request = http::Request::get(path).body(Vec::new()).expect("a request");
-        let (to, from) = stage.cluster.client.connect(request).await.expect("a WebSocket").into_stream().split();
+        let (to, from) = client.connect(request).await.expect("a WebSocket").into_stream().split();
         Self { to: Box::pin(to), from: from.boxed() }
     }
 
@@ -274,6 +284,55 @@ async fn p_033_a_command_without_a_place_is_refused_with_the_reason(stage: &Stag
     // The command line knows the tasks, and takes the only one where there is one.
     let ran = Ran::of(stage.spawn_exec(User::Admin, alloc, &[], &["/bin/true"]).wait_with_output().expect("its end"));
     assert!(ran.code == 1 && ran.err.contains("several tasks: name one of"), "{ran:?}");
+}
+
+/// A token of a `ServiceAccount` in `shop`, which the API server takes for as long again as it lets clocks differ.
+fn expiring_token(stage: &Stage, account: &str) -> String {
+    let cluster = &stage.cluster;
+    cluster.kubectl(&["create", "serviceaccount", account, "-n", "shop"]).expect("an account");
+    let get = ["get", "serviceaccount", account, "-n", "shop", "-o", "jsonpath={.metadata.uid}"];
+    let uid = cluster.kubectl(&get).expect("a uid");
+    let now = SystemClock.now().as_second();
+    let issuer = "https://kubernetes.default.svc";
+    let claims = json!({
+        "iss": issuer, "aud": [issuer], "sub": format!("system:serviceaccount:shop:{account}"),
+        "iat": now, "nbf": now, "exp": now + 1, "jti": uid,
+        "kubernetes.io": { "namespace": "shop", "serviceaccount": { "name": account, "uid": uid } },
+    });
+    let pem = std::fs::read_to_string(cluster.plane.account_key()).expect("a key");
+    let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let key = EncodingKey::from_ec_der(&STANDARD.decode(der).expect("base64"));
+    jsonwebtoken::encode(&Header::new(Algorithm::ES256), &claims, &key).expect("a token")
+}
+
+/// G-010: who shows the gateway itself a token that expires. The only task of `alloc` is `t`.
+pub(crate) async fn g_010_a_command_ends_with_the_token_that_began_it_and_its_task_goes_on(stage: &Stage, alloc: &str) {
+    let cluster = &stage.cluster;
+    let restarts = async || {
+        let all = cluster.allocs("shop").await;
+        let status = all.into_iter().find(|it| name_of(it) == alloc).and_then(|it| it.status).expect("a status");
+        (status.task_states["t"].state, status.task_states["t"].restarts)
+    };
+    let before = restarts().await;
+    let token = expiring_token(stage, "brief");
+    let account = "--serviceaccount=shop:brief";
+    cluster
+        .kubectl(&["create", "rolebinding", "brief", "-n", "shop", "--clusterrole=drover-admin", account])
+        .expect("a binding");
+    let client = Door::of(stage).await.client(&Proof::Token(token)).await;
+    let path = format!("{API}/namespaces/shop/allocations/{alloc}/fs?op=ls&path=/");
+    let may =
+        async || client.request_text(http::Request::get(&*path).body(Vec::new()).expect("a request")).await.is_ok();
+    cluster.eventually("the role is in force", may).await;
+    let mut wire = Wire::by(&client, alloc, "task=t&command=/bin/sh&command=-c&command=echo+$$;exec+sleep+600").await;
+    let mut said = Said::default();
+    wire.hear(&mut said, |said| said.out.ends_with('\n')).await;
+    let process = format!("/proc/{}", said.out.trim());
+    assert!(Path::new(&process).exists(), "{process}");
+    let status = wire.whole().await.status.expect("a last word");
+    assert!(status["code"] == 401 && status["message"] == "the token is not valid here", "{status}");
+    cluster.eventually("the command is killed", async || !Path::new(&process).exists()).await;
+    assert_eq!(restarts().await, before, "the task goes on");
 }
 
 /// P-035

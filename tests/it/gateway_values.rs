@@ -79,39 +79,55 @@ pub(crate) fn holders(folder: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// A connection to the port for agents, by a node's token.
-struct Line(BufReader<TlsStream<TcpStream>>);
+/// A connection to the port for agents.
+pub(crate) type AgentConnection = BufReader<TlsStream<TcpStream>>;
+
+/// A connection that was turned into this protocol by a node's token; else the first line of the answer.
+pub(crate) async fn turned(
+    stage: &Stage,
+    token: &str,
+    (path, protocol): (&str, &str),
+) -> Result<AgentConnection, String> {
+    let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
+    let authority = stage.cluster.kubectl(&get).expect("the authority");
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+        roots.add(certificate.expect("a certificate")).expect("an authority");
+    }
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let tcp = TcpStream::connect(stage.agents).await.expect("the port");
+    let name = ServerName::try_from("drover-gateway.drover-system.svc").expect("a name");
+    let tls = TlsConnector::from(std::sync::Arc::new(config)).connect(name, tcp).await.expect("TLS");
+    let mut connection = BufReader::new(tls);
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
+         Authorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
+    );
+    connection.write_all(head.as_bytes()).await.expect("sent");
+    let first = line_of(&mut connection).await;
+    if !first.contains("101") {
+        return Err(first);
+    }
+    while !line_of(&mut connection).await.trim().is_empty() {}
+    Ok(connection)
+}
+
+async fn line_of(connection: &mut AgentConnection) -> String {
+    let mut text = String::new();
+    tokio::time::timeout(LONG, connection.read_line(&mut text)).await.expect("in time").expect("a line");
+    text
+}
+
+/// What a node asks values by.
+struct Line(AgentConnection);
 
 impl Line {
     async fn open(stage: &Stage, token: &str) -> Result<Self, String> {
-        let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
-        let authority = stage.cluster.kubectl(&get).expect("the authority");
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
-            roots.add(certificate.expect("a certificate")).expect("an authority");
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let tcp = TcpStream::connect(stage.agents).await.expect("the port");
-        let name = ServerName::try_from("drover-gateway.drover-system.svc").expect("a name");
-        let tls = TlsConnector::from(std::sync::Arc::new(config)).connect(name, tcp).await.expect("TLS");
-        let mut line = Self(BufReader::new(tls));
-        let head = format!(
-            "POST /values/v1 HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: drover-values/1\r\n\
-             Authorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
-        );
-        line.0.write_all(head.as_bytes()).await.expect("sent");
-        let first = line.next().await;
-        if !first.contains("101") {
-            return Err(first);
-        }
-        while !line.next().await.trim().is_empty() {}
-        Ok(line)
+        turned(stage, token, ("/values/v1", "drover-values/1")).await.map(Self)
     }
 
     async fn next(&mut self) -> String {
-        let mut text = String::new();
-        tokio::time::timeout(LONG, self.0.read_line(&mut text)).await.expect("in time").expect("a line");
-        text
+        line_of(&mut self.0).await
     }
 
     /// Whether the other side ends the connection; it does not say goodbye.

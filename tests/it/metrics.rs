@@ -202,7 +202,7 @@ async fn busy_life(cluster: &Cluster, ns: &str) -> Scrapes {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one() {
-    let cluster = Cluster::start("metrics", Settings { ttl_and_grace: 2, lease: 2 }).await;
+    let cluster = Cluster::start("metrics", Settings { ttl_and_grace: 2, lease: 2, request_timeout: None }).await;
     let ns = "shop";
     let scrapes = busy_life(&cluster, ns).await;
     let all: Vec<Sample> = samples(&scrapes.controller).into_iter().chain(samples(&scrapes.agent)).collect();

@@ -13,7 +13,7 @@ use crate::volumes::{Disks, claims};
 
 const NODES: [&str; 2] = ["n-1", "n-2"];
 /// A node is silent for long soon.
-const SOON: Settings = Settings { ttl_and_grace: 2, lease: 2 };
+const SOON: Settings = Settings { ttl_and_grace: 2, lease: 2, request_timeout: None };
 
 /// A job with one task that writes its allocation's id into a volume.
 fn writer(job: &str, volume: &str, access_mode: &str) -> Value {

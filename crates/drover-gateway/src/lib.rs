@@ -21,6 +21,7 @@ mod connections;
 mod identities;
 mod limits;
 mod nomad;
+mod replies;
 mod reviews;
 mod run;
 mod tunnels;

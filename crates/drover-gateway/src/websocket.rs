@@ -1,17 +1,26 @@
-//! How a request becomes a WebSocket.
+//! How a request becomes a WebSocket, and how that ends.
 
+use std::time::Duration;
+
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use crate::answers::{Answer, Refusal, whole};
 
 /// The largest message of a client.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+
+/// How long a client may take to close its side, so that what was sent last is not lost with the connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that is one.
 pub(crate) type Socket = WebSocketStream<TokioIo<Upgraded>>;
@@ -61,4 +70,25 @@ pub(crate) async fn upgraded(request: http::Request<Incoming>) -> Result<Socket,
     let limits =
         WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_BYTES)).max_frame_size(Some(MAX_MESSAGE_BYTES));
     Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await)
+}
+
+/// Closes a connection, and waits for the client to have done so too: one that is closed with something unread is reset,
+/// and what was sent last may be lost with it.
+pub(crate) async fn close(
+    mut to: SplitSink<Socket, Message>,
+    mut from: SplitStream<Socket>,
+    frame: Option<CloseFrame>,
+) {
+    if let Err(error) = to.send(Message::Close(frame)).await {
+        return tracing::debug!(%error, "a client went away before the end of its command");
+    }
+    let rest = async { while let Some(Ok(_)) = from.next().await {} };
+    if tokio::time::timeout(CLOSE_TIMEOUT, rest).await.is_err() {
+        tracing::debug!("a client does not close its side");
+    }
+    // Both are of one socket.
+    let Ok(mut socket) = to.reunite(from) else { return };
+    if let Err(error) = socket.get_mut().shutdown().await {
+        tracing::debug!(%error, "a client closed its side first");
+    }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
+use crate::flood::Pace;
 use crate::protocol::{self, Answer, Frame, FrameKind, Input, Request};
 
 /// What comes back.
@@ -30,7 +31,17 @@ pub struct Exchange {
 }
 
 /// The receiving side of a request.
-pub struct Replies(Box<dyn AsyncRead + Send + Unpin>);
+pub struct Replies {
+    from: Box<dyn AsyncRead + Send + Unpin>,
+    doubts: Option<Doubts>,
+}
+
+/// What one holds against a server that it does not trust.
+#[derive(Debug)]
+struct Doubts {
+    request: Request,
+    pace: Pace,
+}
 
 impl fmt::Debug for Replies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,22 +73,42 @@ impl Exchange {
     /// An exchange over a connection, whatever it is made of. The request is still to be sent
     /// ([`Inputs::request`]), unless the connection carries it in another way.
     pub fn over(from: impl AsyncRead + Send + Unpin + 'static, to: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self { replies: Replies(Box::new(from)), inputs: Inputs(Box::new(to)) }
+        Self { replies: Replies { from: Box::new(from), doubts: None }, inputs: Inputs(Box::new(to)) }
     }
 }
 
 impl Replies {
+    /// The same, of a server that is not trusted: what does not answer this request is an error, so are floods of
+    /// frames that carry nothing, and of others no more than 20,000 are read in a second.
+    #[must_use]
+    pub fn doubted(self, request: &Request) -> Self {
+        Self { doubts: Some(Doubts { request: request.clone(), pace: Pace::default() }), ..self }
+    }
+
     /// The next reply; `None` when the agent has gone.
     ///
     /// # Errors
-    /// When the connection breaks or what comes is no reply.
+    /// When the connection breaks or what comes is no reply, to a request that is known: to another one.
     pub async fn next(&mut self) -> io::Result<Option<Reply>> {
-        let Some(Frame { kind, payload }) = protocol::read_frame(&mut self.0).await? else { return Ok(None) };
-        Ok(Some(match kind {
+        let Some(Frame { kind, payload }) = protocol::read_frame(&mut self.from).await? else { return Ok(None) };
+        let carries_nothing = payload.is_empty();
+        let reply = match kind {
             FrameKind::Message => Reply::Answer(serde_json::from_slice(&payload).map_err(io::Error::other)?),
             FrameKind::Data => Reply::Data(payload),
             FrameKind::ErrorData => Reply::ErrorData(payload),
-        }))
+        };
+        if let Some(Doubts { request, pace }) = &mut self.doubts {
+            let is_answer = match &reply {
+                Reply::Answer(answer) => request.takes(answer),
+                Reply::Data(_) => request.takes_data(),
+                Reply::ErrorData(_) => matches!(request, Request::Exec { .. }),
+            };
+            if !is_answer {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the agent answers what it was not asked"));
+            }
+            pace.frame(carries_nothing).await?;
+        }
+        Ok(Some(reply))
     }
 }
 

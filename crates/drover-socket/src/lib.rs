@@ -4,6 +4,7 @@
 pub mod channels;
 pub mod client;
 pub mod executor;
+mod flood;
 pub mod protocol;
 pub mod tunnel;
 pub mod values;

@@ -235,6 +235,27 @@ impl Request {
             Self::Allocations | Self::HostStats | Self::Meta | Self::Volume(_) | Self::SetMeta { .. } => None,
         }
     }
+
+    /// Whether it may be answered so.
+    pub const fn takes(&self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Error { .. } | Answer::Done => true,
+            Answer::Exited { .. } => matches!(self, Self::Exec { .. }),
+            Answer::Allocations(_) => matches!(self, Self::Allocations),
+            Answer::Files(_) => matches!(self, Self::List { .. }),
+            Answer::File(_) => matches!(self, Self::Stat { .. }),
+            Answer::At { .. } => matches!(self, Self::Logs { .. } | Self::Read { .. } | Self::Follow { .. }),
+            Answer::Stats(_) => matches!(self, Self::Stats { .. }),
+            Answer::Checks(_) => matches!(self, Self::Checks { .. }),
+            Answer::HostStats(_) => matches!(self, Self::HostStats),
+            Answer::Meta(_) => matches!(self, Self::Meta | Self::SetMeta { .. }),
+        }
+    }
+
+    /// Whether bytes answer it: of a file, of an output.
+    pub const fn takes_data(&self) -> bool {
+        matches!(self, Self::Logs { .. } | Self::Read { .. } | Self::Follow { .. } | Self::Exec { .. })
+    }
 }
 
 /// An output of a task.

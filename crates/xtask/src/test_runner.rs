@@ -35,6 +35,7 @@ const LONG_BINARY_TIMEOUT: Duration = Duration::from_hours(3);
 /// What the tests that CI shortens are told, so that they do what the tables say.
 const LONG: &[(&str, &str)] = &[
     ("DROVER_AGENT_KILLS", "500"),
+    ("DROVER_CERTIFICATES", "60x20"),
     ("DROVER_FLOODED_LINES", "1000"),
     ("DROVER_HEALTH_NEUTRAL", "10000"),
     ("DROVER_HELD_RENEWALS", "90"),

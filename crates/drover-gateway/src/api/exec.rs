@@ -77,16 +77,15 @@ pub(super) async fn carry(request: http::Request<Incoming>, session: Session) {
             () = &mut told => None,
         }
     };
+    // The agent ends the command now, whatever its client does.
+    drop((replies, inputs));
     if let Some(status) = status {
         if let Some(code) = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()) {
             call.answered(code);
         }
-        let last = async {
-            send(&mut to, ERROR, status.to_string().as_bytes()).await?;
-            to.send(Message::Close(None)).await
-        };
-        if let Err(error) = last.await {
-            tracing::debug!(%error, "a client went away before the end of its command");
+        match send(&mut to, ERROR, status.to_string().as_bytes()).await {
+            Ok(()) => websocket::close(to, from, None).await,
+            Err(error) => tracing::debug!(%error, "a client went away before the end of its command"),
         }
     }
     drop(open);

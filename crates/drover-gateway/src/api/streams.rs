@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use drover_socket::client::{Exchange, Inputs, Reply};
-use drover_socket::protocol::{self, Answer as Said, FileInfo, Frame, FrameKind, Request};
+use drover_socket::protocol::{self, Answer as Said, Frame, FrameKind, Request};
 use futures::stream::{BoxStream, Stream, StreamExt as _, unfold};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -15,6 +15,7 @@ use super::audit::Call;
 use crate::answers::{Answer, Refusal, json_answer, success, with_type};
 use crate::callers::Recheck;
 use crate::limits::Open;
+use crate::replies::{WholeAnswer, in_turn, whole_answer};
 
 /// The media type of frames, which name positions: a client that is disconnected goes on where it was.
 pub(super) const FRAMES: &str = "application/vnd.drover.frames";
@@ -23,8 +24,6 @@ const REFUSAL_WAIT: Duration = Duration::from_millis(500);
 /// How long nothing comes of a followed log before a heartbeat says that it is still followed: without one, what stands
 /// between gateway and client may take a silent connection for a dead one, and a client a dead one for a silent task.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
-/// How long an answer may take that is sent as a whole: the API server ends its requests after 60 s.
-const WHOLE_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// An exchange that was begun, with what lives as long as it does.
 pub(super) struct Session {
@@ -56,13 +55,10 @@ pub(super) async fn answer(request: &Request, wants_frames: bool, session: Sessi
         _ => None,
     };
     let Session { exchange: Exchange { replies, inputs }, mut call, open, recheck } = session;
-    // A reply that was read in part must not be lost when something else comes first.
-    let mut replies =
-        unfold(replies, async |mut replies| replies.next().await.transpose().map(|reply| (reply, replies))).boxed();
+    let mut replies = in_turn(replies);
     if form == Form::Json {
-        let whole = tokio::time::timeout(WHOLE_TIMEOUT, whole(&mut replies, n_samples)).await;
-        let answer = whole.unwrap_or_else(|_| Err(Refusal::new(504, "the agent does not come to an end")));
-        let answer = answer.unwrap_or_else(|refusal| refusal.answer());
+        let whole = whole_answer(replies, n_samples).await.and_then(|whole| json_of(request, whole));
+        let answer = whole.unwrap_or_else(|refusal| refusal.answer());
         call.answered(answer.status().as_u16());
         return answer;
     }
@@ -89,36 +85,17 @@ pub(super) async fn answer(request: &Request, wants_frames: bool, session: Sessi
     }
 }
 
-/// Reads everything; in JSON.
-async fn whole(
-    replies: &mut BoxStream<'static, io::Result<Reply>>,
-    n_samples: Option<usize>,
-) -> Result<Response<Answer>, Refusal> {
-    let mut files: Option<Vec<FileInfo>> = None;
-    let (mut samples, mut last) = (0, None);
-    loop {
-        match replies.next().await {
-            Some(Ok(Reply::Answer(said))) => match said {
-                Said::Error { code, message } => return Err(Refusal::new(code, message)),
-                Said::Files(part) => files.get_or_insert_default().extend(part),
-                Said::File(file) => last = Some(json!(file)),
-                Said::Stats(stats) => {
-                    samples += 1;
-                    last = Some(json!(stats));
-                    if n_samples == Some(samples) {
-                        break;
-                    }
-                }
-                Said::Checks(checks) => last = Some(json!({ "checks": checks })),
-                Said::Done | Said::Exited { .. } => break,
-                Said::Allocations(_) | Said::HostStats(_) | Said::Meta(_) | Said::At { .. } => {}
-            },
-            Some(Ok(Reply::Data(_) | Reply::ErrorData(_))) => {}
-            Some(Err(error)) => return Err(Refusal::new(504, format!("the agent's answer broke off: {error}"))),
-            None => return Err(Refusal::new(504, "the agent has gone in the middle of its answer")),
-        }
-    }
-    let said = files.map(|files| json!({ "files": files })).or(last).unwrap_or_else(success);
+/// What an agent has answered to a request, in JSON.
+fn json_of(request: &Request, whole: WholeAnswer) -> Result<Response<Answer>, Refusal> {
+    let WholeAnswer { files, file, sample, checks } = whole;
+    let said = match request {
+        Request::List { .. } => Some(json!({ "files": files })),
+        Request::Stat { .. } => file.map(|file| json!(file)),
+        Request::Stats { .. } => sample.map(|sample| json!(sample)),
+        Request::Checks { .. } => checks.map(|checks| json!({ "checks": checks })),
+        _ => Some(success()),
+    };
+    let said = said.ok_or_else(|| Refusal::new(504, "the agent's answer is incomplete"))?;
     Ok(json_answer(StatusCode::OK, &said))
 }
 

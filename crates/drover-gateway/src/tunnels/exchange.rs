@@ -81,7 +81,8 @@ impl OpenedExchange {
         let mut exchange = Exchange::over(self.from, self.to);
         let sent = exchange.inputs.request(request).await;
         sent.map_err(|error| ExchangeError::Broken(place.node.clone(), error.to_string()))?;
-        Ok(exchange)
+        // Who has a node's token has no say over what others ask.
+        Ok(Exchange { replies: exchange.replies.doubted(request), inputs: exchange.inputs })
     }
 }
 

@@ -120,6 +120,7 @@ impl Cluster {
             audit: true,
             lifetime: Lifetime::BoundToThisProcess,
             controller_manager: true,
+            request_timeout: None,
             place: Place::Namespace { path: control.path(), address, accounts },
         })
         .await?;

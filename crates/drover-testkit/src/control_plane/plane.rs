@@ -84,6 +84,8 @@ pub struct Options {
     pub controller_manager: bool,
     /// Where the API server listens.
     pub place: Place,
+    /// How long the API server lets a request take that is no watch and no long-running one; none: its own 60 s.
+    pub request_timeout: Option<Duration>,
 }
 
 impl Place {
@@ -132,6 +134,7 @@ impl Options {
             lifetime: Lifetime::BoundToThisProcess,
             controller_manager: true,
             place: Place::Loopback,
+            request_timeout: None,
         }
     }
 }
@@ -192,6 +195,12 @@ impl ControlPlane {
     /// The address of the API server.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
+    }
+
+    /// The key that signs tokens of `ServiceAccounts` (P-256, PKCS #8 in PEM): what a test needs for a token of another
+    /// life than the API server makes.
+    pub fn account_key(&self) -> &Path {
+        &self.credentials.account_key
     }
 
     /// The kubeconfig file of a user.
@@ -462,6 +471,7 @@ impl ControlPlane {
         args.push(format!("--service-account-signing-key-file={}", account_key.display()));
         args.push(format!("--token-auth-file={}", token_file.display()));
         args.extend(self.credentials.front_proxy.args());
+        args.extend(self.options.request_timeout.map(|timeout| format!("--request-timeout={}s", timeout.as_secs())));
         if let Place::Namespace { .. } = self.options.place {
             // Nothing here translates the names of nodes.
             args.push("--kubelet-preferred-address-types=InternalIP".to_owned());

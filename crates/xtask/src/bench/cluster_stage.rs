@@ -86,6 +86,7 @@ impl Stage {
             lifetime: Lifetime::BoundToThisProcess,
             // It would collect the copies that the bare loop makes.
             controller_manager: false,
+            request_timeout: None,
             place: Place::Loopback,
         };
         let plane = ControlPlane::start(options).await?;

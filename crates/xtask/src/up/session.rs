@@ -355,6 +355,7 @@ async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: 
         audit,
         lifetime: Lifetime::Independent,
         controller_manager: true,
+        request_timeout: None,
         place: Place::Loopback,
     };
     let plane = ControlPlane::start(options).await?;

@@ -16,6 +16,7 @@ use crate::answers::{Answer, Refusal, with_type};
 use crate::callers::Recheck;
 use crate::limits::Open;
 use crate::nomad::audit::NomadCall;
+use crate::replies::in_turn;
 
 /// How long an agent may take to begin its answer.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,9 +30,7 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn answer(session: NodeSession, mut call: NomadCall) -> Result<Response<Answer>, Refusal> {
     let NodeSession { order, exchange: Exchange { replies, inputs }, open, recheck, .. } = session;
     let (form, kind) = form(&order);
-    // A reply that was read in part must not be lost when something else comes first.
-    let mut replies =
-        unfold(replies, async |mut replies| replies.next().await.transpose().map(|reply| (reply, replies))).boxed();
+    let mut replies = in_turn(replies);
     let is_quiet = matches!(&order, ClientOrder::Logs(log) if log.follow);
     let first = match first(&mut replies, is_quiet).await {
         Ok(first) => first,

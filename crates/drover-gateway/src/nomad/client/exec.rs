@@ -11,10 +11,8 @@ use drover_nomad::{
 };
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer as Said, Input, TtySize};
-use futures::stream::{SplitSink, SplitStream};
 use futures::{FutureExt as _, Sink, SinkExt as _, Stream, StreamExt as _};
 use http::{HeaderMap, header};
-use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
@@ -26,7 +24,7 @@ use crate::limits::Opening;
 use crate::nomad::audit::NomadCall;
 use crate::nomad::service::{Answered, Asked, Identify, Nomad};
 use crate::reviews::Identity;
-use crate::websocket::{self, Socket};
+use crate::websocket;
 
 /// How long a browser may take to show its token.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,8 +32,6 @@ const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 const SIZE_WAIT: Duration = Duration::from_millis(250);
 /// The most that is taken in before; more waits.
 const MOST_EARLY: usize = 16;
-/// How long a client may take to close its side, so that what was sent last is not lost with the connection.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Who asks.
 enum Who {
     /// The request names it.
@@ -78,7 +74,8 @@ impl Nomad {
             };
             let (mut to, mut from) = socket.split();
             if let Some(closing) = command.converse(who, &mut to, &mut from).await {
-                close(to, from, closing).await;
+                let frame = CloseFrame { code: closing.code.into(), reason: closing.reason.into() };
+                websocket::close(to, from, Some(frame)).await;
             }
             drop(open);
         };
@@ -263,23 +260,6 @@ where
         }
         let Some(message) = text(from).await else { return Ok(()) };
         next = exec_inputs(&message)?;
-    }
-}
-
-/// Closes the connection, and waits for the client to have done so too.
-async fn close(mut to: SplitSink<Socket, Message>, mut from: SplitStream<Socket>, closing: Closing) {
-    let frame = CloseFrame { code: closing.code.into(), reason: closing.reason.into() };
-    if let Err(error) = to.send(Message::Close(Some(frame))).await {
-        return tracing::debug!(%error, "a client went away before the end of its command");
-    }
-    let rest = async { while let Some(Ok(_)) = from.next().await {} };
-    if tokio::time::timeout(CLOSE_TIMEOUT, rest).await.is_err() {
-        tracing::debug!("a client does not close its side");
-    }
-    // Both are of one socket.
-    let Ok(mut socket) = to.reunite(from) else { return };
-    if let Err(error) = socket.get_mut().shutdown().await {
-        tracing::debug!(%error, "a client closed its side first");
     }
 }
 

@@ -10,12 +10,13 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::begin::no_way;
-use super::whole::WHOLE_TIMEOUT;
+
 use crate::answers::Refusal;
 use crate::callers::Caller;
 use crate::limits::Opening;
 use crate::nomad::audit::NomadCall;
 use crate::nomad::service::{Nomad, Outcome, body, known};
+use crate::replies::WHOLE_TIMEOUT;
 use crate::reviews::{Access, Meanwhile, Object};
 use crate::tunnels::Place;
 
