@@ -1,8 +1,11 @@
 //! What the gateway withstands: those who are not who they say, those who ask too much, those who take nothing, and an
 //! API server that is gone. Calls here go to the gateway itself, as those of a user with a token or a certificate do.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use drover_testkit::control_plane::{Role, User};
@@ -140,7 +143,7 @@ pub(crate) fn token_of(stage: &Stage, user: User) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_004_g_006_g_021_g_025_g_029_g_030_and_g_032_the_door_holds() {
+async fn g_004_g_006_g_011_g_021_g_025_g_029_g_030_and_g_032_the_door_holds() {
     let mut stage = Stage::start("gateway-door", "recheckEvery: 2s\n").await;
     let script = "head -c 67108864 /dev/zero | tr '\\0' x; echo >&2 written; exec sleep 1000";
     let alloc = stage.run("web", script).await;
@@ -151,7 +154,7 @@ async fn g_004_g_006_g_021_g_025_g_029_g_030_and_g_032_the_door_holds() {
     nothing_secret_is_written(&stage, &name, &base).await;
     many_calls_are_few_reviews(&stage, &base).await;
     readers_that_take_nothing_are_cut(&stage, stopped).await;
-    without_the_api_server(&mut stage, &name, &base).await;
+    without_the_api_server(&mut stage, &base).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -268,15 +271,15 @@ async fn many_calls_are_few_reviews(stage: &Stage, base: &str) {
     assert!(asked <= allowed * 2.0, "{asked} reviews in {:?}", since.elapsed());
 }
 
-/// A reader of the whole output, with its standard output.
-fn reader(stage: &Stage, base: &str, output: Stdio) -> Child {
+/// A reader of an output, as `log`'s query says.
+fn reader(stage: &Stage, base: &str, query: &str) -> Child {
     let token = format!("Authorization: Bearer {}", token_of(stage, User::Admin));
     Command::new("curl")
-        .args(["-sS", "--fail", "--cacert"])
+        .args(["-sSN", "--fail", "--cacert"])
         .arg(stage.cluster.path("gateway-ca"))
         .args(["-H", &token])
-        .arg(format!("https://localhost:{}{base}/log?task=t&type=stdout", stage.users.port()))
-        .stdout(output)
+        .arg(format!("https://localhost:{}{base}/log?task=t&{query}", stage.users.port()))
+        .stdout(Stdio::piped())
         .spawn()
         .expect("curl")
 }
@@ -294,13 +297,13 @@ async fn readers_that_stop(stage: &Stage, base: &str) -> Vec<Child> {
         .await;
     let timed = async || {
         let since = Instant::now();
-        let child = reader(stage, base, Stdio::piped());
+        let child = reader(stage, base, "type=stdout");
         let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await.expect("joined").expect("its end");
         assert!(output.status.success() && output.stdout.len() == 64 * 1024 * 1024, "{} bytes", output.stdout.len());
         since.elapsed()
     };
     let alone = timed().await;
-    let stopped: Vec<Child> = (0..32).map(|_| reader(stage, base, Stdio::piped())).collect();
+    let stopped: Vec<Child> = (0..32).map(|_| reader(stage, base, "type=stdout")).collect();
     stage
         .cluster
         .eventually("all read", async || door.metric("drover_gateway_open{kind=\"call\"}").await >= 32.0)
@@ -322,30 +325,50 @@ async fn readers_that_take_nothing_are_cut(stage: &Stage, mut stopped: Vec<Child
     }
 }
 
-async fn without_the_api_server(stage: &mut Stage, name: &str, base: &str) {
+/// How long there is no API server.
+const GONE_FOR: Duration = Duration::from_mins(2);
+
+/// G-011, G-025.
+async fn without_the_api_server(stage: &mut Stage, base: &str) {
+    let ticks = stage.run("ticks", "while :; do date +%s; sleep 0.5; done").await;
+    let of_ticks = format!("{API}/namespaces/shop/allocations/{}", ticks.metadata.name.expect("a name"));
     let door = Door::of(stage).await;
     let admin = door.client(&Proof::Token(token_of(stage, User::Admin))).await;
     let log = format!("{base}/log?task=t&type=stderr");
     assert_eq!(call(&admin, &log, &[]).await.expect("an answer").0, 200);
-    let mut follower = stage.drover(User::Admin, &["alloc", "logs", "-f", "--stderr", name]);
+    // What is open, as one who asks the gateway itself has it: when the newest line was written.
+    let newest = Arc::new(AtomicU64::new(0));
+    let mut follower = reader(stage, &of_ticks, "type=stdout&follow=true");
+    let (lines, seen) = (BufReader::new(follower.stdout.take().expect("a pipe")).lines(), Arc::clone(&newest));
+    let reads = std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            seen.store(line.parse().expect("seconds"), Ordering::Relaxed);
+        }
+    });
+    let newest = || newest.load(Ordering::Relaxed);
+    stage.cluster.eventually("it is followed", async || newest() > 0).await;
+
     stage.cluster.plane.kill(Role::KubeApiserver).await.expect("killed");
+    let (gone, last) = (Instant::now(), newest());
     let errors = async || door.metric("drover_gateway_reviews_total{kind=\"access\",result=\"error\"}").await;
     let before = errors().await;
-    // G-025.
     let nobody = door.client(&Proof::Nothing).await;
     assert_eq!(call(&nobody, API, &[]).await.expect("an answer").0, 200);
     // Until what was answered has aged, nothing is asked.
     stage
         .cluster
-        .eventually("the API server is missed", async || {
+        .eventually("the API server is missed, for long", async || {
             let (code, text) = call(&admin, &log, &[]).await.expect("an answer");
             assert!(code == 200 && text == "written\n", "{code} {text}");
-            errors().await > before
+            gone.elapsed() > GONE_FOR && errors().await > before
         })
         .await;
     let (code, text) = call(&admin, &format!("{base}/exec?task=t&command=true"), &[]).await.expect("an answer");
     assert_eq!(code, 503, "{text}");
+    let goes_on = async || newest() >= last + GONE_FOR.as_secs();
+    stage.cluster.eventually("what was open goes on", goes_on).await;
     follower.kill().expect("ended");
     follower.wait().expect("its end");
+    reads.join().expect("read");
     stage.cluster.plane.restart(Role::KubeApiserver).await.expect("started again");
 }

@@ -143,4 +143,10 @@ async fn what_is_written_under_the_chart_before_and_the_present_one_is_read_unde
     helm_does(&cluster, &["upgrade", "drover", &chart(), "--timeout", "60s"]).await;
     assert_eq!(definitions(&cluster), new);
     cluster.eventually("the column is back", async || column(&cluster, "REASON").as_deref() == Some("-")).await;
+
+    // What the remedy for a gateway that is gone has taken away (G-024).
+    let api_service = |verb: &str| cluster.kubectl(&[verb, "apiservice", "v1alpha1.subresources.drover.dev"]);
+    api_service("delete").expect("deleted");
+    helm_does(&cluster, &["upgrade", "drover", &chart(), "--timeout", "60s"]).await;
+    api_service("get").expect("it is there again");
 }
