@@ -1,5 +1,5 @@
-//! Without any gateway: what the cluster lacks, who is told, and what the remedy does (`charts/drover`, its NOTES and its
-//! alert say which).
+//! Without any gateway: what the cluster lacks, who is told, and what the remedy does (`charts/drover`, its NOTES and
+//! its alert say which).
 
 use std::process::Command;
 

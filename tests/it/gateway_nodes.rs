@@ -124,6 +124,8 @@ async fn g_016_a_node_that_is_cut_off_is_told_at_once_and_holds_up_no_other() {
     cluster.eventually("it is back", async || get(&client, &stats).await.0 == 200).await;
 }
 
+type Parts = BoxStream<'static, Result<BodyFrame<Bytes>, std::io::Error>>;
+
 /// What a hostile agent answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
@@ -176,7 +178,7 @@ impl Lie {
         }
     }
 
-    fn answer(self) -> Response<StreamBody<BoxStream<'static, Result<BodyFrame<Bytes>, std::io::Error>>>> {
+    fn answer(self) -> Response<StreamBody<Parts>> {
         let part = self.part();
         let n_parts = if part.is_empty() { 0 } else { usize::MAX };
         let parts = stream::repeat_with(move || Ok(BodyFrame::data(part.clone()))).take(n_parts);

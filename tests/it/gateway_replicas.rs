@@ -3,14 +3,16 @@
 
 use std::io::Read as _;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use drover_testkit::control_plane::User;
+use tokio::task::JoinHandle;
 
-use crate::balancer::{Balancer, SHUTDOWN};
-use crate::gateway::{Finds, NODE, Ran, Stage, aggregate, gateway, slice};
+use crate::balancer::{Balancer, Replicas, SHUTDOWN};
+use crate::cluster::Cluster;
+use crate::gateway::{Finds, NODE, Ran, Stage, agent_config, aggregate, gateway, slice};
 
 /// G-015: a replica without the node's tunnel is carried by the one that has it, and no further.
 async fn one_carries_for_another(stage: &Stage, name: &str) {
@@ -76,11 +78,61 @@ struct Followed {
     longest_gap: Duration,
 }
 
+/// `drover alloc logs -f` of a task that counts its lines.
+struct Follower {
+    child: Child,
+    followed: Arc<Mutex<Followed>>,
+    reader: JoinHandle<()>,
+}
+
+/// A task that counts.
+const COUNTS: &str = "n=0; while true; do echo line $n; n=$((n+1)); sleep 0.02; done";
+
+impl Follower {
+    fn start(stage: &Stage, name: &str) -> Self {
+        let mut child = stage.drover(User::Admin, &["alloc", "logs", "-f", name]);
+        let mut output = child.stdout.take().expect("a pipe");
+        let followed = Arc::new(Mutex::new(Followed::default()));
+        let shared = Arc::clone(&followed);
+        let reader = tokio::task::spawn_blocking(move || {
+            let (mut part, mut last) = ([0; 4096], Instant::now());
+            while let Ok(n @ 1..) = output.read(&mut part) {
+                let mut followed = shared.lock().expect("lines");
+                followed.text += std::str::from_utf8(&part[..n]).expect("text");
+                followed.longest_gap = followed.longest_gap.max(last.elapsed());
+                last = Instant::now();
+            }
+        });
+        Self { child, followed, reader }
+    }
+
+    async fn goes_on(&self, cluster: &Cluster, what: &str) {
+        let n_bytes = || self.followed.lock().expect("lines").text.len();
+        let before = n_bytes();
+        cluster.eventually(what, async || n_bytes() > before + 1000).await;
+    }
+
+    /// The longest time without a line since this was asked last.
+    fn longest_gap(&self) -> Duration {
+        std::mem::take(&mut self.followed.lock().expect("lines").longest_gap)
+    }
+
+    /// Ends it: no line came twice, and none is missing; the last one may be cut.
+    async fn end(mut self) {
+        self.child.kill().expect("ended");
+        self.child.wait().expect("its end");
+        self.reader.await.expect("joined");
+        let text = std::mem::take(&mut self.followed.lock().expect("lines").text);
+        let whole = text.lines().count() - 1;
+        let wanted: String = (0..whole).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n");
+        assert!(text.starts_with(&wanted), "{whole} lines");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_authority() {
     let mut stage = Stage::start_with("gateway-ends", SHUTDOWN, Finds::BySlices).await;
-    let script = "n=0; while true; do echo line $n; n=$((n+1)); sleep 0.02; done";
-    let alloc = stage.run("web", script).await;
+    let alloc = stage.run("web", COUNTS).await;
     let name = alloc.metadata.name.clone().expect("a name");
     one_carries_for_another(&stage, &name).await;
     let balancer = Balancer::start(stage.users).await;
@@ -93,27 +145,10 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     stage.cluster.eventually("the second has a tunnel", async || has_tunnel("gateway-b")).await;
     balancer.lead_to(&[stage.users, users_b]);
 
-    let mut child = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
-    let mut output = child.stdout.take().expect("a pipe");
-    let followed = Arc::new(Mutex::new(Followed::default()));
-    let shared = Arc::clone(&followed);
-    let reader = tokio::task::spawn_blocking(move || {
-        let (mut part, mut last) = ([0; 4096], Instant::now());
-        while let Ok(n @ 1..) = output.read(&mut part) {
-            let mut followed = shared.lock().expect("lines");
-            followed.text += std::str::from_utf8(&part[..n]).expect("text");
-            followed.longest_gap = followed.longest_gap.max(last.elapsed());
-            last = Instant::now();
-        }
-    });
-    let n_bytes = || followed.lock().expect("lines").text.len();
-    let goes_on = async |what: &str| {
-        let before = n_bytes();
-        stage.cluster.eventually(what, async || n_bytes() > before + 1000).await;
-    };
-    goes_on("it follows").await;
+    let follower = Follower::start(&stage, &name);
+    follower.goes_on(&stage.cluster, "it follows").await;
     // How long a line takes on this machine at this time, with nothing amiss.
-    let usual = std::mem::take(&mut followed.lock().expect("lines").longest_gap);
+    let usual = follower.longest_gap();
 
     // It ends: what runs may go on for a while, and then goes on elsewhere.
     let command = ["/bin/sh", "-c", "echo begun; sleep 2; exit 7"];
@@ -127,7 +162,7 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     assert!(ended.success(), "{ended}");
     let ran = Ran::of(tokio::task::spawn_blocking(|| exec.wait_with_output()).await.expect("joined").expect("its end"));
     assert_eq!((ran.code, ran.out.as_slice()), (7, &b""[..]), "{}", ran.err);
-    goes_on("the second carries").await;
+    follower.goes_on(&stage.cluster, "the second carries").await;
     assert_eq!((audited("gateway", "exec"), audited("gateway", "log")), (1, 1), "{}", stage.cluster.log("gateway"));
     assert!(stage.cluster.log(NODE).contains("the replica of the gateway is dialled no more"));
 
@@ -138,16 +173,48 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     one_authority_is_made(&stage, &name, [users_b, users_c]).await;
     balancer.lead_to(&[users_b, users_c]);
     second.kill();
-    goes_on("the third carries").await;
-
-    child.kill().expect("ended");
-    child.wait().expect("its end");
-    reader.await.expect("joined");
-    let Followed { text, longest_gap } = std::mem::take(&mut *followed.lock().expect("lines"));
-    // No line twice, none missing; the last one may be cut.
-    let whole = text.lines().count() - 1;
-    let wanted: String = (0..whole).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n");
-    assert!(text.starts_with(&wanted), "{whole} lines");
-    assert!(longest_gap < Duration::from_secs(3) + usual * 10, "{longest_gap:?} without a line, usually {usual:?}");
+    follower.goes_on(&stage.cluster, "the third carries").await;
+    let gap = follower.longest_gap();
+    assert!(gap < Duration::from_secs(3) + usual * 10, "{gap:?} without a line, usually {usual:?}");
+    follower.end().await;
     drop(third);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_goes_on_over_kills_of_gateways_and_agents_and_the_task_never_notices() {
+    let kills: u32 = std::env::var("DROVER_GATEWAY_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(8);
+    let mut stage = Stage::start_with("gateway-kills", SHUTDOWN, Finds::BySlices).await;
+    let name = stage.run("web", COUNTS).await.metadata.name.expect("a name");
+    let (own, mut agent) = (stage.gateway.take().expect("a gateway"), stage.agent.take().expect("an agent"));
+    let stage = stage;
+    let config = agent_config(&stage.cluster, NODE, None).await;
+    let balancer = Balancer::start(stage.users).await;
+    let replicas = Replicas::start(&stage, own, balancer).await;
+    let follower = Follower::start(&stage, &name);
+    follower.goes_on(&stage.cluster, "it follows").await;
+    let usual = follower.longest_gap();
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    for n in 0..kills {
+        let of_agent = random.bool();
+        if of_agent {
+            // As a crash: its supervisor and its tasks go on.
+            agent.abandon();
+            agent = stage.cluster.agent_more(NODE, &stage.cluster.plane.kubeconfig(User::Agent), &config);
+        } else {
+            replicas.kill_one().await;
+        }
+        follower.goes_on(&stage.cluster, "more lines come").await;
+        let gap = follower.longest_gap();
+        let whose = if of_agent { "agent" } else { "gateway" };
+        assert!(
+            gap < Duration::from_secs(3) + usual * 10,
+            "kill {n} ({whose}, seed {seed}): {gap:?}, {usual:?} before"
+        );
+    }
+    follower.end().await;
+    let all = stage.cluster.allocs("shop").await;
+    let task = &all[0].status.as_ref().expect("a status").task_states["t"];
+    assert_eq!((all.len(), task.restarts), (1, 0), "the task never noticed");
+    drop(agent);
 }

@@ -59,6 +59,8 @@ async fn g_008_a_followed_log_and_a_large_file_outlive_the_api_servers_request_t
         }
     });
 
+    let empty = stage.raw("admin", &format!("{name}/fs?op=ls&path=alloc/tmp"));
+    assert_eq!(empty.expect("a list of nothing"), r#"{"files":[]}"#);
     // A large file, in as many requests as it takes.
     let copy = cluster.path("copy");
     let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();

@@ -15,8 +15,8 @@ use crate::answers::Refusal;
 /// How long an agent may take: the API server ends its requests after 60 s.
 pub(crate) const WHOLE_TIMEOUT: Duration = Duration::from_secs(55);
 
-/// What the files of a folder may take here, in bytes: an agent that names more without end must not fill this replica's
-/// memory. Room for about 200,000.
+/// What the files of a folder may take here, in bytes: an agent that names more without end must not fill this
+/// replica's memory. Room for about 200,000.
 const MOST_BYTES_OF_FILES: usize = 32 * 1024 * 1024;
 
 /// One after the other; one that was read in part is not lost when something else comes first.

@@ -72,8 +72,8 @@ pub(crate) async fn upgraded(request: http::Request<Incoming>) -> Result<Socket,
     Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await)
 }
 
-/// Closes a connection, and waits for the client to have done so too: one that is closed with something unread is reset,
-/// and what was sent last may be lost with it.
+/// Closes a connection, and waits for the client to have done so too: one that is closed with something unread is
+/// reset, and what was sent last may be lost with it.
 pub(crate) async fn close(
     mut to: SplitSink<Socket, Message>,
     mut from: SplitStream<Socket>,

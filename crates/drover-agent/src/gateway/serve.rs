@@ -25,8 +25,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::socket::{Caller, Server};
 
-/// Exchanges of a tunnel at a time; the gateway holds others back.
-const MAX_EXCHANGES: u32 = 256;
+/// Exchanges of a tunnel at a time; the gateway holds others back. A thousand may follow one task, and each takes twice
+/// [`UNSENT_BYTES`] here at most when its client does not read.
+const MAX_EXCHANGES: u32 = 1024;
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// What a replica has told.
@@ -67,6 +68,7 @@ pub(super) async fn serve(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_EXCHANGES)
+        .max_send_buf_size(UNSENT_BYTES)
         .serve_connection(tunnel, service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use drover_testkit::control_plane::{AuditEvent, AuditLog};
 use drover_testkit::progress::Progress;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::args::BenchArgs;
-use super::cluster::{AllocSeen, Allocations, Cluster, with_cluster};
+use super::cluster::{AllocSeen, Allocations, Cluster, now, with_cluster};
 use super::report::percentile;
 
 /// Jobs, which come evenly.
@@ -61,11 +60,6 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
         "healthDelayMaxSeconds": percentile(&delays, 100),
     });
     row.as_object().cloned().context("a row")
-}
-
-#[expect(clippy::disallowed_methods, reason = "the agent's times are of this machine's clock")]
-fn now() -> Timestamp {
-    Timestamp::now()
 }
 
 /// How long after its minimum time each allocation is first shown healthy, sorted.

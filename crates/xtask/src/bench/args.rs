@@ -28,6 +28,9 @@ pub enum BenchName {
     /// Clients of Nomad at two replicas of the gateway: `nomad job status` of 10,000 allocations, 1,000 reads that
     /// wait, 1,000 subscribers of events
     NomadApi,
+    /// Streams and tunnels of the gateway: a log of 1 GiB, 1,000 followers that get ten lines a second, and that get
+    /// none, 5,000 tunnels
+    Gateway,
     /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are
     /// free
     Volumes,
@@ -49,7 +52,7 @@ pub struct BenchArgs {
     /// How often it is repeated, each time on a new system; figures are medians
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// How many jobs (start) or tasks (density, idle)
+    /// How many jobs (start), tasks (density, idle), allocations (nomad-api) or tunnels (gateway)
     #[arg(long)]
     pub count: Option<usize>,
     /// How long nothing happens while idleness is measured

@@ -52,6 +52,11 @@ pub(super) async fn with_cluster<T>(
 }
 
 impl Cluster<'_> {
+    /// A client with all rights.
+    pub(super) const fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
     /// Creates a service of `sleep` tasks that need next to nothing.
     pub(super) async fn create_job(&self, name: &str, count: usize) -> Result<()> {
         let job = job(name, count)?;
@@ -141,6 +146,12 @@ impl Allocations {
             self.version.clone_from(version);
         }
     }
+}
+
+/// What agents and tasks have written times by.
+#[expect(clippy::disallowed_methods, reason = "times of this machine's clock are compared with it")]
+pub(super) fn now() -> Timestamp {
+    Timestamp::now()
 }
 
 fn seen(object: DynamicObject) -> AllocSeen {

@@ -168,18 +168,6 @@ impl Stage {
         Ok(Gateway { users: listens().context("the gateway listens nowhere")?, process })
     }
 
-    /// Lets each service account of drover's namespace do everything.
-    pub(super) async fn trust_accounts(&self) -> Result<()> {
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "bench" },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group",
-                           "name": format!("system:serviceaccounts:{}", drover_api::SYSTEM_NAMESPACE) }],
-        });
-        manifests::apply(&self.client, &serde_json::from_value(binding)?, drover_api::SYSTEM_NAMESPACE).await?;
-        Ok(())
-    }
-
     /// Ends the controllers as a crash would.
     pub(super) async fn kill_controllers(&self) -> Result<()> {
         for id in self.controllers.iter().filter_map(Component::id) {
@@ -300,14 +288,6 @@ impl Stage {
     /// Processor time of a program of the control plane.
     pub(super) fn cpu(&self, role: Role) -> Duration {
         self.plane.process(role).map_or(Duration::ZERO, ProcessId::cpu_time)
-    }
-
-    /// Objects of Kubernetes in drover's namespace.
-    pub(super) fn core<K>(&self) -> Api<K>
-    where
-        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
-    {
-        Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE)
     }
 
     pub(super) fn api(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {

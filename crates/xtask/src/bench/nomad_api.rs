@@ -1,9 +1,7 @@
 //! `bench nomad-api`: what clients of Nomad cost two replicas of the gateway. `nomad job status` of 10,000 allocations,
 //! 1,000 reads that wait for one job to change, and 1,000 subscribers of the event stream.
 
-use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,9 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use drover_testkit::nomad_cli;
 use drover_testkit::progress::Progress;
 use futures::{AsyncBufReadExt as _, AsyncReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 use tokio::sync::Barrier;
@@ -25,6 +21,7 @@ use tokio::time::Instant;
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Gateway, Stage, paced, until};
+use super::door::{Door, trusted, url};
 use super::report::percentile;
 use super::status;
 use crate::interruption::unless_interrupted;
@@ -70,10 +67,10 @@ async fn measure(
     status::create_allocations(stage, &uid, n_allocations, progress).await?;
     stage.create_job("job-0", "none", 1, 10).await?;
     let step = progress.step("starting two replicas of the gateway");
-    let users = users(stage).await?;
+    let users = trusted(&stage.client, USERS).await?;
     let began = Instant::now();
     let first = stage.start_gateway("a").await?;
-    let door = Door::open(stage, users, began).await?;
+    let door = Door::open(&stage.client, users, began).await?;
     let client = door.client(first.users, &door.users[0]).await?;
     until("the gateway answers", async || Ok(ask(&client, "job/web").await.is_ok())).await?;
     let ready = began.elapsed();
@@ -90,70 +87,6 @@ async fn measure(
         row.extend(parts.into_iter().flatten());
     }
     Ok(row.as_object().cloned().unwrap_or_default())
-}
-
-/// Tokens of users who may do all.
-async fn users(stage: &Stage) -> Result<Vec<String>> {
-    stage.trust_accounts().await?;
-    let accounts = stage.core::<ServiceAccount>();
-    let mut users = Vec::new();
-    for n in 0..USERS {
-        let name = format!("user-{n}");
-        let account = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
-        accounts.create(&PostParams::default(), &account).await.context("creating a ServiceAccount")?;
-        let asked = serde_json::from_value(json!({ "spec": { "audiences": [] }, "metadata": {} }))?;
-        let made = accounts.create_token_request(&name, &PostParams::default(), &asked).await;
-        let token = made.context("asking for a token")?.status.and_then(|status| status.token);
-        users.push(token.context("a request for a token is not answered")?);
-    }
-    Ok(users)
-}
-
-/// How one gets at the gateway, and as whom.
-struct Door {
-    authority: String,
-    folder: tempfile::TempDir,
-    /// Their tokens.
-    users: Vec<String>,
-    /// From when times count.
-    began: Instant,
-}
-
-impl Door {
-    /// Waits for the gateway's certificates.
-    async fn open(stage: &Stage, users: Vec<String>, began: Instant) -> Result<Self> {
-        let maps = stage.core::<ConfigMap>();
-        let published = async || {
-            let map = maps.get("drover-gateway-ca").await.context("reading the gateway's authorities")?;
-            anyhow::Ok(map.data.unwrap_or_default().remove("ca.crt").unwrap_or_default())
-        };
-        until("the gateway has an authority", async || Ok(!published().await?.is_empty())).await?;
-        let folder = tempfile::tempdir().context("making a folder")?;
-        let authority = published().await?;
-        fs::write(folder.path().join("ca"), &authority).context("writing the gateway's authorities")?;
-        Ok(Self { authority, folder, users, began })
-    }
-
-    async fn client(&self, at: SocketAddr, token: &str) -> Result<kube::Client> {
-        let config: Kubeconfig = serde_json::from_value(json!({
-            "clusters": [{ "name": "c", "cluster": { "server": url(at), "certificate-authority-data": base64(&self.authority) } }],
-            "users": [{ "name": "u", "user": { "token": token } }],
-            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-            "current-context": "c",
-        }))?;
-        let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-        config.read_timeout = None;
-        Ok(kube::Client::try_from(config)?)
-    }
-}
-
-fn url(at: SocketAddr) -> String {
-    format!("https://localhost:{}", at.port())
-}
-
-/// Kubeconfigs hold certificates so.
-fn base64(text: &str) -> Value {
-    json!(k8s_openapi::ByteString(text.as_bytes().to_vec()))
 }
 
 fn get(path: &str) -> Result<http::Request<Vec<u8>>> {
@@ -174,7 +107,7 @@ async fn looks(door: &Door, replica: &Gateway, nomad: PathBuf, progress: &Progre
             .args(["job", "status", "web"])
             .env_clear()
             .env("NOMAD_ADDR", url(replica.users))
-            .env("NOMAD_CACERT", door.folder.path().join("ca"))
+            .env("NOMAD_CACERT", door.authority_file())
             .env("NOMAD_TOKEN", &door.users[0])
             .stdin(Stdio::null())
             .output()

@@ -77,6 +77,16 @@ fn targets(name: BenchName) -> &'static [FigureTarget] {
             ("blockedAllAnsweredSeconds", AtMost(0.25)),
             ("eventP99Seconds", AtMost(0.25)),
         ],
+        BenchName::Gateway => &[
+            ("logBytesPerSecond", AtLeast(150_000_000.0)),
+            ("logByApiServerBytesPerSecond", AtLeast(50_000_000.0)),
+            ("lineP99Seconds", AtMost(0.3)),
+            ("followersGatewayCpuFraction", AtMost(0.25)),
+            ("bytesPerFollower", AtMost(16_384.0)),
+            ("silentAgentCpuFraction", AtMost(0.02)),
+            ("tunnelsGatewayRssBytes", AtMost(250_000_000.0)),
+            ("tunnelsGatewayCpuFraction", AtMost(0.02)),
+        ],
         BenchName::Volumes => &[
             ("writesPerReleasedClaim", AtMost(3.0)),
             ("callsInFlightPerPlugin", AtMost(1.0)),

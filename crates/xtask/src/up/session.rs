@@ -1,6 +1,7 @@
 //! The session: starts everything, keeps it running, ends it.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -113,6 +114,12 @@ impl Session {
     /// The process of a role, while it runs.
     pub fn process(&self, role: Role) -> Option<ProcessId> {
         self.state.running(&self.layout).into_iter().find(|(known, _)| *known == role).map(|(_, id)| id)
+    }
+
+    /// Where the gateway answers users, and where agents; none before it was started.
+    pub fn gateway(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let Ports { users, agents } = self.gateway_ports.as_ref()?.numbers();
+        Some((SocketAddr::from(([127, 0, 0, 1], users)), SocketAddr::from(([127, 0, 0, 1], agents))))
     }
 
     async fn run(mut self, progress: &Progress) -> Result<ExitCode> {
