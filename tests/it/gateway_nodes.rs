@@ -117,7 +117,7 @@ async fn g_016_a_node_that_is_cut_off_is_told_at_once_and_holds_up_no_other() {
     }
     let after = p99(&client, &log).await;
     // One that waits for the other node takes 5 s.
-    let most = usual * 10 + Duration::from_millis(200);
+    let most = usual * 10 + Duration::from_secs(1);
     assert!(beside < most && after < most, "{usual:?} usually, {beside:?} beside, {after:?} after");
 
     balancer.hold(false);

@@ -10,7 +10,6 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::begin::no_way;
-
 use crate::answers::Refusal;
 use crate::callers::Caller;
 use crate::limits::Opening;
