@@ -6,15 +6,10 @@ use std::time::Instant;
 use drover_api::Allocation;
 use drover_api::allocation::{ClientStatus, TaskEventType};
 use drover_api::job::JobConditionType;
+use drover_testkit::agent_door::{AgentConnection, AgentDoor};
 use drover_testkit::control_plane::User;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use crate::cluster::{LONG, job};
 use crate::gateway::{NODE, Stage, token};
@@ -79,43 +74,11 @@ pub(crate) fn holders(folder: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// A connection to the port for agents.
-pub(crate) type AgentConnection = BufReader<TlsStream<TcpStream>>;
-
-/// A connection that was turned into this protocol by a node's token; else the first line of the answer.
-pub(crate) async fn turned(
-    stage: &Stage,
-    token: &str,
-    (path, protocol): (&str, &str),
-) -> Result<AgentConnection, String> {
-    let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
-    let authority = stage.cluster.kubectl(&get).expect("the authority");
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
-        roots.add(certificate.expect("a certificate")).expect("an authority");
-    }
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    let tcp = TcpStream::connect(stage.agents).await.expect("the port");
-    let name = ServerName::try_from("drover-gateway.drover-system.svc").expect("a name");
-    let tls = TlsConnector::from(std::sync::Arc::new(config)).connect(name, tcp).await.expect("TLS");
-    let mut connection = BufReader::new(tls);
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
-         Authorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
-    );
-    connection.write_all(head.as_bytes()).await.expect("sent");
-    let first = line_of(&mut connection).await;
-    if !first.contains("101") {
-        return Err(first);
-    }
-    while !line_of(&mut connection).await.trim().is_empty() {}
-    Ok(connection)
-}
-
-async fn line_of(connection: &mut AgentConnection) -> String {
-    let mut text = String::new();
-    tokio::time::timeout(LONG, connection.read_line(&mut text)).await.expect("in time").expect("a line");
-    text
+/// A connection to the port for agents that was turned into this protocol by a node's token; else why not.
+pub(crate) async fn turned(stage: &Stage, token: &str, asked: (&str, &str)) -> Result<AgentConnection, String> {
+    let door = AgentDoor::new(&stage.authority(), stage.agents).expect("authorities");
+    let entered = tokio::time::timeout(LONG, door.enter(token, asked)).await.expect("in time");
+    entered.map_err(|error| format!("{error:#}"))
 }
 
 /// What a node asks values by.
@@ -127,7 +90,9 @@ impl Line {
     }
 
     async fn next(&mut self) -> String {
-        line_of(&mut self.0).await
+        let mut text = String::new();
+        tokio::time::timeout(LONG, self.0.read_line(&mut text)).await.expect("in time").expect("a line");
+        text
     }
 
     /// Whether the other side ends the connection; it does not say goodbye.

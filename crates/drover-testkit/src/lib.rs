@@ -4,6 +4,7 @@
 //!
 //! `cargo xtask` starts the same for people. Must never know what drover does with any of it.
 
+pub mod agent_door;
 pub mod alerts;
 pub mod cargo;
 pub mod cluster;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use drover_testkit::manifests;
+use drover_testkit::{agent_door, manifests};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -29,17 +29,9 @@ pub(super) async fn trusted(client: &kube::Client, n_users: usize) -> Result<Vec
         let name = format!("user-{n}");
         let account = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
         accounts.create(&PostParams::default(), &account).await.context("creating a ServiceAccount")?;
-        users.push(token(&accounts, &name, &json!({ "audiences": [] })).await?);
+        users.push(agent_door::token(&accounts, &name, &json!({ "audiences": [] })).await?);
     }
     Ok(users)
-}
-
-/// A token of an account, as this specification wants it.
-pub(super) async fn token(accounts: &Api<ServiceAccount>, name: &str, wanted: &Value) -> Result<String> {
-    let asked = serde_json::from_value(json!({ "spec": wanted, "metadata": {} }))?;
-    let made = accounts.create_token_request(name, &PostParams::default(), &asked).await;
-    let token = made.context("asking for a token")?.status.and_then(|status| status.token);
-    token.context("a request for a token is not answered")
 }
 
 /// The way to a gateway.

@@ -22,7 +22,7 @@ use super::cluster::{Cluster, NAMESPACE, now, with_cluster};
 use super::cluster_stage::until;
 use super::door::{Door, trusted};
 use super::idle_tunnels::IdleTunnels;
-use super::report::percentile;
+use super::report::{percentile, warm_median};
 
 /// What the large log holds.
 const LOG_BYTES: u32 = 1 << 30;
@@ -127,12 +127,7 @@ impl Scene<'_> {
             by_api_server.push(rate(self.cluster.client(), &log).await?);
         }
         step.done("");
-        let median = |mut rates: Vec<f64>| {
-            rates.remove(0);
-            rates.sort_by(f64::total_cmp);
-            percentile(&rates, 50)
-        };
-        let (direct, by_api_server) = (median(rates), median(by_api_server));
+        let (direct, by_api_server) = (warm_median(rates), warm_median(by_api_server));
         let row = json!({ "logBytesPerSecond": direct, "logByApiServerBytesPerSecond": by_api_server });
         Ok(row.as_object().cloned().unwrap_or_default())
     }

@@ -2,11 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use drover_socket::executor::Executor;
 use drover_socket::tunnel::{PROTOCOL, TUNNEL_PATH};
+use drover_testkit::agent_door::{AgentConnection, AgentDoor, token};
 use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::Response;
@@ -18,23 +18,13 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{Api, PostParams};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::cluster_stage::{CLIENTS, paced};
-use super::door::{Door, token};
+use super::door::Door;
 
 /// A gateway asks for 100 tokens a second, and there are users beside.
 const TUNNELS_PER_SECOND: u32 = 80;
-/// By which name agents know a gateway.
-const GATEWAY: &str = "drover-gateway.drover-system.svc";
-
 /// Tunnels that are open as long as this lives.
 pub(super) struct IdleTunnels(JoinSet<Result<()>>);
 
@@ -52,14 +42,9 @@ impl IdleTunnels {
         step.done("");
 
         let step = progress.step(format!("opening {n_tunnels} tunnels"));
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(door.authority.as_bytes()) {
-            roots.add(certificate.context("reading the gateway's authorities")?).context("an authority")?;
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(config));
-        let opened =
-            paced(tokens.into_iter(), TUNNELS_PER_SECOND).map(async |token| tunnel(&connector, agents, &token).await);
+        let door = AgentDoor::new(&door.authority, agents)?;
+        let tokens = paced(tokens.into_iter(), TUNNELS_PER_SECOND);
+        let opened = tokens.map(async |token| door.enter(&token, (TUNNEL_PATH, PROTOCOL)).await);
         let mut opened = std::pin::pin!(opened.buffer_unordered(CLIENTS));
         let mut serving = JoinSet::new();
         while let Some(tunnel) = opened.try_next().await? {
@@ -95,32 +80,8 @@ async fn token_of_node(client: &kube::Client, name: &str) -> Result<String> {
     token(&accounts, "drover-agent", &wanted).await
 }
 
-type Tunnel = BufReader<TlsStream<TcpStream>>;
-
-async fn tunnel(connector: &TlsConnector, agents: SocketAddr, token: &str) -> Result<Tunnel> {
-    let tcp = TcpStream::connect(agents).await.context("dialling the gateway")?;
-    let name = ServerName::try_from(GATEWAY).context("the gateway's name")?;
-    let tls = connector.connect(name, tcp).await.context("entering the gateway")?;
-    let mut tunnel = BufReader::new(tls);
-    let head = format!(
-        "POST {TUNNEL_PATH} HTTP/1.1\r\nHost: {GATEWAY}\r\nConnection: Upgrade\r\nUpgrade: {PROTOCOL}\r\n\
-         Authorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
-    );
-    tunnel.write_all(head.as_bytes()).await.context("asking for a tunnel")?;
-    let mut line = String::new();
-    tunnel.read_line(&mut line).await.context("reading the gateway's answer")?;
-    if !line.contains("101") {
-        bail!("no tunnel, but {}", line.trim());
-    }
-    while !line.trim().is_empty() {
-        line.clear();
-        tunnel.read_line(&mut line).await.context("reading the gateway's answer")?;
-    }
-    Ok(tunnel)
-}
-
 /// Answers until the tunnel ends: whatever is asked, that it was heard.
-async fn serve(tunnel: Tunnel) -> Result<()> {
+async fn serve(tunnel: AgentConnection) -> Result<()> {
     let heard = service_fn(async |_| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
     let served = http2::Builder::new(Executor::default()).serve_connection(TokioIo::new(tunnel), heard);
     served.await.context("a tunnel broke")

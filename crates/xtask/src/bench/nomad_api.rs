@@ -22,7 +22,7 @@ use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Gateway, Stage, paced, until};
 use super::door::{Door, trusted, url};
-use super::report::percentile;
+use super::report::{percentile, warm_median};
 use super::status;
 use crate::interruption::unless_interrupted;
 
@@ -119,14 +119,9 @@ async fn looks(door: &Door, replica: &Gateway, nomad: PathBuf, progress: &Progre
         ensure!(String::from_utf8_lossy(&output.stdout).contains("Allocations"), "it shows no allocations");
     }
     step.done("");
-    let median = |mut figures: Vec<f64>| {
-        figures.remove(0);
-        figures.sort_by(f64::total_cmp);
-        percentile(&figures, 50)
-    };
     let row = json!({
-        "jobStatusSeconds": median(took),
-        "jobStatusGatewayCpuSeconds": median(cost),
+        "jobStatusSeconds": warm_median(took),
+        "jobStatusGatewayCpuSeconds": warm_median(cost),
         "gatewayRssBytes": replica.process.rss_bytes(),
     });
     Ok(row.as_object().cloned().unwrap_or_default())

@@ -262,6 +262,13 @@ fn medians(runs: &[Map<String, Value>]) -> Map<String, Value> {
     first.iter().map(|(field, value)| (field.clone(), median_of(field, value))).collect()
 }
 
+/// Returns the median of the figures without the first, which was taken before caches were warm.
+pub(super) fn warm_median(mut figures: Vec<f64>) -> f64 {
+    figures.remove(0);
+    figures.sort_by(f64::total_cmp);
+    percentile(&figures, 50)
+}
+
 /// Returns the smallest of the sorted figures that at least this share of them does not exceed.
 pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);

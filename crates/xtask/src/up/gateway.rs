@@ -2,10 +2,9 @@
 
 use anyhow::{Context as _, Result};
 use drover_testkit::control_plane::{ReservedPort, User};
-use drover_testkit::{manifests, workspace};
-use k8s_openapi::api::authentication::v1::TokenRequest;
+use drover_testkit::{agent_door, manifests, workspace};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{Api, DynamicObject, PostParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use super::layout::Layout;
@@ -45,14 +44,11 @@ pub(super) async fn prepare(client: &kube::Client, layout: &Layout, ports: Ports
         manifests::apply(client, object, namespace).await?;
     }
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let request: TokenRequest = serde_json::from_value(json!({ "spec": {
+    let spec = json!({
         "audiences": ["gateway.drover.dev"], "expirationSeconds": TOKEN_SECONDS,
         "boundObjectRef": { "kind": "Node", "apiVersion": "v1", "name": node },
-    } }))
-    .context("the request for the agent's token")?;
-    let answer = accounts.create_token_request("drover-agent", &PostParams::default(), &request).await;
-    let token = answer.context("asking for the agent's token")?.status.and_then(|status| status.token);
-    workspace::write_private(&layout.gateway_token(), &token.context("the API server gave no token for the agent")?)
+    });
+    workspace::write_private(&layout.gateway_token(), &agent_door::token(&accounts, "drover-agent", &spec).await?)
 }
 
 fn wanted(namespace: &str, node: &str, ports: Ports) -> [Value; 5] {
