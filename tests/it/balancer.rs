@@ -107,6 +107,17 @@ async fn carry(from: TcpStream, to: TcpStream, mut held: watch::Receiver<bool>) 
     tokio::join!(there, back);
 }
 
+/// Starts a replica that agents find in this slice, and waits until the node has a tunnel to it; where it answers
+/// users.
+pub(crate) async fn replica(stage: &Stage, (name, at): (&str, &str), config: &str) -> (Process, SocketAddr) {
+    let cluster = &stage.cluster;
+    let (process, users, agents) = gateway(cluster, name, config).await;
+    slice(cluster, at, agents);
+    let has_tunnel = || cluster.log(name).contains("a tunnel is open");
+    cluster.eventually(&format!("{name} has a tunnel"), async || has_tunnel()).await;
+    (process, users)
+}
+
 /// Two replicas behind a balancer, each of which is replaced in its turn. The stage's own is the first.
 pub(crate) struct Replicas<'a> {
     stage: &'a Stage,
@@ -144,13 +155,10 @@ impl<'a> Replicas<'a> {
 
     /// Starts another one; all lead to it.
     async fn begin(&self) {
-        let (cluster, n) = (&self.stage.cluster, self.n_begun.get() + 1);
+        let n = self.n_begun.get() + 1;
         self.n_begun.set(n);
         let name = format!("gateway-{n}");
-        let (process, users, agents) = gateway(cluster, &name, SHUTDOWN).await;
-        slice(cluster, &format!("r{}", n % 3), agents);
-        let has_tunnel = || cluster.log(&name).contains("a tunnel is open");
-        cluster.eventually(&format!("{name} has a tunnel"), async || has_tunnel()).await;
+        let (process, users) = replica(self.stage, (&name, &format!("r{}", n % 3)), SHUTDOWN).await;
         self.running.borrow_mut().push_back((process, users));
         self.lead();
     }

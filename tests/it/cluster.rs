@@ -42,6 +42,11 @@ pub(crate) struct Settings {
     pub(crate) request_timeout: Option<u64>,
 }
 
+impl Settings {
+    /// A node is silent for long soon.
+    pub(crate) const SOON: Self = Self { ttl_and_grace: 2, lease: 2, request_timeout: None };
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self { ttl_and_grace: 10, lease: 2, request_timeout: None }
@@ -455,13 +460,18 @@ impl Cluster {
         if output.status.success() { Ok((out, err)) } else { Err(err) }
     }
 
+    /// kubectl as the administrator.
+    pub(crate) fn kubectl_command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.plane.binaries().kubectl());
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig(User::Admin)).args(args);
+        command
+    }
+
     /// Runs kubectl, with what it writes on both streams.
     pub(crate) fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> std::process::Output {
         use std::io::Write as _;
-        let mut child = Command::new(self.plane.binaries().kubectl())
-            .arg("--kubeconfig")
-            .arg(self.plane.kubeconfig(User::Admin))
-            .args(args)
+        let mut child = self
+            .kubectl_command(args)
             .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -20,8 +20,6 @@ use crate::cluster::{Cluster, Process, Settings, client_status, job, logged};
 
 const NS: &str = "default";
 const NODES: [&str; 3] = ["n-1", "n-2", "n-3"];
-/// A node is silent for long soon.
-const SOON: Settings = Settings { ttl_and_grace: 2, lease: 2, request_timeout: None };
 
 /// The way from one agent to the API server, which can be cut.
 struct Line {
@@ -134,7 +132,7 @@ async fn runs_on(cluster: &Cluster, job: &str, count: usize) -> BTreeMap<String,
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_off_node_comes_back_with_its_task_and_the_replacement_goes() {
-    let cluster = Cluster::start("partition", SOON).await;
+    let cluster = Cluster::start("partition", Settings::SOON).await;
     let _controller = cluster.controller();
     let (_agents, lines) = three(&cluster).await;
     let disconnect = json!({ "disconnect": { "lostAfter": "10m", "replace": true, "reconcile": "keep_original" } });

@@ -9,11 +9,9 @@ use std::time::Duration;
 use drover_api::Allocation;
 use drover_api::job::JobConditionType;
 use drover_testkit::control_plane::User;
-use drover_testkit::probe;
-use k8s_openapi::api::authentication::v1::TokenRequest;
+use drover_testkit::{agent_door, probe};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
-use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Process, Settings, job};
@@ -40,12 +38,8 @@ pub(crate) async fn token(cluster: &Cluster, account: &str, audience: Option<&st
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "drover-system");
     let bound = node.map(|name| json!({ "kind": "Node", "apiVersion": "v1", "name": name }));
     let audiences: Vec<&str> = audience.into_iter().collect();
-    let request: TokenRequest = serde_json::from_value(json!({
-        "spec": { "audiences": audiences, "boundObjectRef": bound, "expirationSeconds": 3600 }
-    }))
-    .expect("a request");
-    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await.expect("a token");
-    answer.status.expect("a status").token.expect("a token")
+    let spec = json!({ "audiences": audiences, "boundObjectRef": bound, "expirationSeconds": 3600 });
+    agent_door::token(&accounts, account, &spec).await.expect("a token")
 }
 
 impl Stage {
@@ -108,25 +102,45 @@ impl Stage {
             .await;
     }
 
+    /// The authorities by which the gateway is known, in PEM.
+    pub(crate) fn authority(&self) -> String {
+        let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
+        self.cluster.kubectl(&get).expect("the authority")
+    }
+
     /// Runs a script and returns its allocation.
     pub(crate) async fn run(&self, name: &str, script: &str) -> Allocation {
+        self.run_with(name, &json!({ "update": { "minHealthyTime": "0s" } }), script).await
+    }
+
+    /// The same on a node.
+    pub(crate) async fn run_on(&self, node: &str, name: &str, script: &str) -> Allocation {
+        let group = json!({ "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": node }],
+                            "update": { "minHealthyTime": "0s" } });
+        self.run_with(name, &group, script).await
+    }
+
+    async fn run_with(&self, name: &str, group: &Value, script: &str) -> Allocation {
         let cluster = &self.cluster;
         if cluster.kubectl(&["get", "namespace", "shop"]).is_err() {
             cluster.namespace("shop").await;
         }
-        cluster.apply("shop", &job(name, 1, &json!({ "update": { "minHealthyTime": "0s" } }), script));
+        cluster.apply("shop", &job(name, 1, group, script));
         cluster.condition("shop", name, JobConditionType::Ready, "True").await;
         let all = cluster.allocs("shop").await;
         all.into_iter().find(|alloc| alloc.spec.job_name == name).expect("an allocation")
     }
 
+    /// The command of a user in `shop`.
+    pub(crate) fn command(&self, user: User, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+        command.args(args).arg("--kubeconfig").arg(self.cluster.plane.kubeconfig(user)).args(["-n", "shop"]);
+        command.env_remove("DROVER_AGENT_SOCKET");
+        command
+    }
+
     pub(crate) fn drover(&self, user: User, args: &[&str]) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_drover"))
-            .args(args)
-            .arg("--kubeconfig")
-            .arg(self.cluster.plane.kubeconfig(user))
-            .args(["-n", "shop"])
-            .env_remove("DROVER_AGENT_SOCKET")
+        self.command(user, args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -199,10 +213,20 @@ impl Ran {
         Self { out: output.stdout, err, code: output.status.code().expect("a code") }
     }
 
+    /// That of a command which goes on beside the test.
+    pub(crate) async fn at_end(child: Child) -> Self {
+        Self::of(tokio::task::spawn_blocking(|| child.wait_with_output()).await.expect("joined").expect("its end"))
+    }
+
     pub(crate) fn text(&self) -> String {
         assert_eq!(self.code, 0, "{}", self.err);
         String::from_utf8_lossy(&self.out).into_owned()
     }
+}
+
+/// What a task writes that counts: `line 0`, `line 1`, …, so many lines.
+pub(crate) fn counted(n: usize) -> String {
+    (0..n).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n")
 }
 
 pub(crate) async fn gateway(cluster: &Cluster, name: &str, config: &str) -> (Process, SocketAddr, SocketAddr) {
@@ -391,8 +415,7 @@ async fn g_003_g_007_p_031_g_009_g_010_g_018_and_g_027_rights_open_what_they_nam
     let followed = stage.drover(developer, &["alloc", "logs", "-f", &name]);
     let pid = followed.id();
     cluster.kubectl(&["delete", "rolebinding", "edit", "admin", "-n", "shop"]).expect("deleted");
-    let ended =
-        Ran::of(tokio::task::spawn_blocking(|| followed.wait_with_output()).await.expect("joined").expect("its end"));
+    let ended = Ran::at_end(followed).await;
     assert!(ended.code == 1 && ended.err.contains("cannot create resource"), "{pid}: {ended:?}");
 
     crate::gateway_sessions::g_010_a_command_ends_with_the_token_that_began_it_and_its_task_goes_on(&stage, &name)
@@ -422,17 +445,12 @@ async fn g_003_g_007_p_031_g_009_g_010_g_018_and_g_027_rights_open_what_they_nam
 
     // G-018: a token of n-1 opens no tunnel of n-2, whoever shows it: what is for n-2 does not get there.
     cluster.ready("n-2").await;
-    let there = json!({ "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": "n-2" }],
-                        "update": { "minHealthyTime": "0s" } });
-    cluster.apply("shop", &job("there", 1, &there, "exec sleep 1000"));
-    cluster.condition("shop", "there", JobConditionType::Ready, "True").await;
-    let all = cluster.allocs("shop").await;
-    let other = all.iter().find(|alloc| alloc.spec.job_name == "there").expect("an allocation").metadata.name.clone();
+    let there = stage.run_on("n-2", "there", "exec sleep 1000").await.metadata.name.expect("a name");
     let of_first = token(cluster, "drover-agent", audience, Some(NODE)).await;
     std::fs::write(&file, &of_first).expect("a token");
     let n_open = || cluster.log("gateway").matches("a tunnel is open").count();
     cluster.eventually("it is taken for n-1", async || n_open() > 1).await;
-    let refused = stage.raw("admin", &format!("{}/stats", other.expect("a name"))).expect_err("refused");
+    let refused = stage.raw("admin", &format!("{there}/stats")).expect_err("refused");
     assert!(refused.contains("node n-2 has no tunnel"), "{refused}");
     cluster.kubectl(&["delete", "djob", "web", "there", "-n", "shop", "--timeout=60s"]).expect("deleted");
 }
@@ -446,7 +464,7 @@ async fn g_017_a_gateway_that_goes_comes_back_and_tasks_never_notice() {
 
     // Its followers go on where they were.
     let mut followed = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
-    let whole: String = (0..2000).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n");
+    let whole = counted(2000);
     let (mut reader, mut said) = (followed.stdout.take().expect("a pipe"), followed.stderr.take().expect("a pipe"));
     let n_whole = whole.len();
     let (begun, begins) = tokio::sync::oneshot::channel();

@@ -9,16 +9,16 @@ use drover_testkit::control_plane::User;
 
 use crate::gateway::{Finds, Ran, Stage, aggregate, gateway};
 
-/// What an object of the gateway's holds under a key.
-fn data(stage: &Stage, object: &str, key: &str) -> String {
+/// What the gateway's Secret holds under a key.
+fn secret(stage: &Stage, key: &str) -> String {
     let path = format!("jsonpath={{.data.{}}}", key.replace('.', "\\."));
-    stage.cluster.kubectl(&["get", object, "-n", "drover-system", "-o", &path]).expect("an object")
+    stage.cluster.kubectl(&["get", "secret/drover-gateway-tls", "-n", "drover-system", "-o", &path]).expect("a Secret")
 }
 
 /// Whether a replica shows a certificate that those believe who have read the published authorities.
 fn is_believed(stage: &Stage, users: SocketAddr) -> Result<(), String> {
     let file = stage.cluster.path("published");
-    std::fs::write(&file, data(stage, "configmap/drover-gateway-ca", "ca.crt")).expect("a file");
+    std::fs::write(&file, stage.authority()).expect("a file");
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-o", "/dev/null", "--max-time", "60", "--cacert"]).arg(file);
     let ran = Ran::of(curl.arg(format!("https://localhost:{}/apis", users.port())).output().expect("curl"));
@@ -55,8 +55,8 @@ async fn g_022_no_call_fails_while_certificates_and_authorities_are_renewed_agai
             is_believed(&stage, users).unwrap_or_else(|why| unreachable!("call {n_calls}, after {at:?}: {why}"));
         }
         n_calls += 1;
-        leaves.insert(data(&stage, "secret/drover-gateway-tls", "tls.crt"));
-        authorities.insert(data(&stage, "secret/drover-gateway-tls", "ca.crt"));
+        leaves.insert(secret(&stage, "tls.crt"));
+        authorities.insert(secret(&stage, "ca.crt"));
     }
     let (n_leaves, n_authorities, lives) = (leaves.len(), authorities.len(), usize::try_from(lives).expect("few"));
     assert!(n_leaves >= lives && n_authorities > lives / 5, "{n_leaves} leaves, {n_authorities} authorities");

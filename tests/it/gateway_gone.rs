@@ -1,16 +1,12 @@
 //! Without any gateway: what the cluster lacks, who is told, and what the remedy does (`charts/drover`, its NOTES and
 //! its alert say which).
 
-use std::process::Command;
-
 use drover_testkit::control_plane::User;
-use drover_testkit::progress::Progress;
-use serde_json::Value;
 
+use crate::alerts::firing;
 use crate::balancer::Balancer;
 use crate::cluster::{Cluster, client_status};
 use crate::gateway::{Finds, Stage, aggregate, gateway, gateway_by, slice};
-use crate::helm::{helm, run, said};
 
 const API_SERVICE: &str = "v1alpha1.subresources.drover.dev";
 
@@ -19,25 +15,6 @@ fn scrape(cluster: &Cluster) -> String {
     let all = cluster.kubectl(&["get", "--raw", "/metrics"]).expect("metrics");
     let of_group = |line: &&str| line.starts_with("aggregator_unavailable_apiservice{") && line.contains(API_SERVICE);
     all.lines().filter(of_group).fold(String::new(), |text, line| text + line + "\n") + "# EOF\n"
-}
-
-/// Whether the chart's alert fires after each of these times, one after the other, with what was scraped then.
-async fn alerts(cluster: &Cluster, scrapes: &[(&str, &str)]) -> Vec<bool> {
-    let render = ["template", "drover", &crate::chart::chart(), "--set", "metrics.prometheusRule.enabled=true"];
-    let rendered = said(&run(helm(cluster, "drover-system", &render)).await, true);
-    let rules = rendered.split("\n---\n").find(|object| object.contains("kind: PrometheusRule\n")).expect("rules");
-    let rules: Value = serde_saphyr::from_str(rules).expect("an object");
-    let file = |name: &str, text: &str| {
-        std::fs::write(cluster.path(name), text).expect("a file");
-        cluster.path(name).display().to_string()
-    };
-    let program = tokio::task::spawn_blocking(|| drover_testkit::alerts::find_or_build(&Progress::silent()));
-    let mut command = Command::new(program.await.expect("an end").expect("tools/alerts"));
-    command.arg(file("rules", &rules["spec"].to_string()));
-    for (n, (text, time)) in scrapes.iter().enumerate() {
-        command.arg(format!("{}={time}", file(&format!("scrape-{n}"), text)));
-    }
-    said(&run(command).await, true).lines().map(|line| line.contains("DroverGatewayUnavailable")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +45,9 @@ async fn g_024_without_any_gateway_namespaces_wait_until_the_remedy_and_an_upgra
         said.contains("\"status\":\"True\"") && said.contains("subresources.drover.dev")
     };
     cluster.eventually("the namespace waits for the group", async || waits()).await;
-    let fires = alerts(cluster, &[(&well, "20m"), (&gone, "60s"), (&gone, "30s")]).await;
+    let (well, gone) = (("well", well.as_str()), ("gone", gone.as_str()));
+    let firing = firing(cluster, &[(vec![well], "20m"), (vec![gone], "60s"), (vec![gone], "30s")]).await;
+    let fires: Vec<bool> = firing.lines().map(|line| line.contains("DroverGatewayUnavailable")).collect();
     assert_eq!(fires, [false, false, true], "after a minute");
     // What drover exists for goes on.
     let status = cluster.allocs("shop").await.iter().map(client_status).collect::<Vec<_>>();

@@ -66,8 +66,7 @@ pub(crate) struct Door<'a> {
 
 impl<'a> Door<'a> {
     pub(crate) async fn of(stage: &'a Stage) -> Self {
-        let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
-        let authority = stage.cluster.kubectl(&get).expect("the authority");
+        let authority = stage.authority();
         std::fs::write(stage.cluster.path("gateway-ca"), &authority).expect("a file");
         Self { stage, authority, metrics: stage.cluster.listens("gateway").await }
     }

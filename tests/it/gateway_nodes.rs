@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use drover_api::job::JobConditionType;
 use drover_socket::executor::Executor;
 use drover_socket::protocol::{self, Answer, Frame, FrameKind};
 use drover_socket::tunnel::{EXCHANGE_PATH, PROTOCOL, TUNNEL_PATH};
@@ -23,20 +22,14 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::balancer::Balancer;
-use crate::cluster::{Process, job};
+use crate::cluster::Process;
 use crate::gateway::{API, NODE, Stage, agent_config, token};
 use crate::gateway_limits::{Door, Proof, token_of};
 use crate::gateway_values::turned;
 
 /// Runs a job on a node; its allocation's path.
 async fn runs_on(stage: &Stage, name: &str, node: &str) -> String {
-    let cluster = &stage.cluster;
-    let group = json!({ "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": node }],
-                        "update": { "minHealthyTime": "0s" } });
-    cluster.apply("shop", &job(name, 1, &group, "echo started; exec sleep 1000"));
-    cluster.condition("shop", name, JobConditionType::Ready, "True").await;
-    let all = cluster.allocs("shop").await;
-    let alloc = all.iter().find(|alloc| alloc.spec.job_name == name).expect("an allocation");
+    let alloc = stage.run_on(node, name, "echo started; exec sleep 1000").await;
     format!("{API}/namespaces/shop/allocations/{}", alloc.metadata.name.as_deref().expect("a name"))
 }
 
@@ -90,7 +83,6 @@ async fn g_016_a_node_that_is_cut_off_is_told_at_once_and_holds_up_no_other() {
     let cluster = &stage.cluster;
     let balancer = Balancer::start(stage.agents).await;
     let _other = another_node(&stage, "n-2", Some((balancer.at, stage.users))).await;
-    cluster.namespace("shop").await;
     let (here, there) = (runs_on(&stage, "here", NODE).await, runs_on(&stage, "there", "n-2").await);
     let client = Door::of(&stage).await.client(&Proof::Token(token_of(&stage, User::Admin))).await;
     let (log, stats) = (format!("{here}/log?task=t&type=stdout"), format!("{there}/stats"));
@@ -219,7 +211,6 @@ async fn g_020_an_agent_that_lies_has_its_streams_cut_and_takes_no_memory_and_no
     let stage = Stage::start("gateway-lies", "").await;
     let cluster = &stage.cluster;
     let _other = another_node(&stage, "n-2", None).await;
-    cluster.namespace("shop").await;
     let (here, there) = (runs_on(&stage, "here", NODE).await, runs_on(&stage, "there", "n-2").await);
     let (door, proof) = (Door::of(&stage).await, Proof::Token(token_of(&stage, User::Admin)));
     let mut client = door.client(&proof).await;

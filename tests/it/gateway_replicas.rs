@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use drover_testkit::control_plane::User;
 use tokio::task::JoinHandle;
 
-use crate::balancer::{Balancer, Replicas, SHUTDOWN};
+use crate::balancer::{Balancer, Replicas, SHUTDOWN, replica};
 use crate::cluster::Cluster;
-use crate::gateway::{Finds, NODE, Ran, Stage, agent_config, aggregate, gateway, slice};
+use crate::gateway::{Finds, NODE, Ran, Stage, agent_config, aggregate, counted, gateway};
 
 /// G-015: a replica without the node's tunnel is carried by the one that has it, and no further.
 async fn one_carries_for_another(stage: &Stage, name: &str) {
@@ -49,15 +49,13 @@ async fn one_authority_is_made(stage: &Stage, name: &str, users: [SocketAddr; 2]
     let cluster = &stage.cluster;
     let emptied = ["patch", "secret", "drover-gateway-tls", "-n", "drover-system", "--type=json"];
     let removed = r#"[{"op": "remove", "path": "/data"}]"#;
-    let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
-    let published = || cluster.kubectl(&get).expect("a map");
-    let before = published();
+    let before = stage.authority();
     cluster.kubectl(&[&emptied[..], &["-p", removed]].concat()).expect("emptied");
     let since = Instant::now();
     let file = cluster.path("authority");
     cluster
         .eventually("all is well under another authority", async || {
-            let now = published();
+            let now = stage.authority();
             std::fs::write(&file, &now).expect("a file");
             let is_believed = |at: &SocketAddr| {
                 let mut curl = Command::new("curl");
@@ -129,8 +127,7 @@ impl Follower {
         self.reader.await.expect("joined");
         let text = std::mem::take(&mut self.followed.lock().expect("lines").text);
         let whole = text.lines().count() - 1;
-        let wanted: String = (0..whole).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n");
-        assert!(text.starts_with(&wanted), "{whole} lines");
+        assert!(text.starts_with(&counted(whole)), "{whole} lines");
     }
 }
 
@@ -144,10 +141,7 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     aggregate(&stage.cluster, balancer.at);
 
     // The agent is told of a second replica through its tunnel to the first: it would look by itself after 10 minutes.
-    let (second, users_b, agents_b) = gateway(&stage.cluster, "gateway-b", SHUTDOWN).await;
-    slice(&stage.cluster, "b", agents_b);
-    let has_tunnel = |log: &str| stage.cluster.log(log).contains("a tunnel is open");
-    stage.cluster.eventually("the second has a tunnel", async || has_tunnel("gateway-b")).await;
+    let (second, users_b) = replica(&stage, ("gateway-b", "b"), SHUTDOWN).await;
     balancer.lead_to(&[stage.users, users_b]);
 
     let follower = Follower::start(&stage, &name);
@@ -165,16 +159,14 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     first.terminate();
     let ended = first.ended().await;
     assert!(ended.success(), "{ended}");
-    let ran = Ran::of(tokio::task::spawn_blocking(|| exec.wait_with_output()).await.expect("joined").expect("its end"));
+    let ran = Ran::at_end(exec).await;
     assert_eq!((ran.code, ran.out.as_slice()), (7, &b""[..]), "{}", ran.err);
     follower.goes_on(&stage.cluster).await;
     assert_eq!((audited("gateway", "exec"), audited("gateway", "log")), (1, 1), "{}", stage.cluster.log("gateway"));
     assert!(stage.cluster.log(NODE).contains("the replica of the gateway is dialled no more"));
 
     // It dies.
-    let (third, users_c, agents_c) = gateway(&stage.cluster, "gateway-c", SHUTDOWN).await;
-    slice(&stage.cluster, "a", agents_c);
-    stage.cluster.eventually("the third has a tunnel", async || has_tunnel("gateway-c")).await;
+    let (third, users_c) = replica(&stage, ("gateway-c", "a"), SHUTDOWN).await;
     one_authority_is_made(&stage, &name, [users_b, users_c]).await;
     balancer.lead_to(&[users_b, users_c]);
     second.kill();

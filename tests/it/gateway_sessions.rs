@@ -4,8 +4,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use drover_api::Allocation;
 use drover_clock::{Clock as _, SystemClock};
 use drover_socket::channels::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT};
@@ -19,6 +17,8 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::cluster::LONG;
@@ -299,9 +299,8 @@ fn expiring_token(stage: &Stage, account: &str) -> String {
         "iat": now, "nbf": now, "exp": now + 1, "jti": uid,
         "kubernetes.io": { "namespace": "shop", "serviceaccount": { "name": account, "uid": uid } },
     });
-    let pem = std::fs::read_to_string(cluster.plane.account_key()).expect("a key");
-    let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-    let key = EncodingKey::from_ec_der(&STANDARD.decode(der).expect("base64"));
+    let key = PrivatePkcs8KeyDer::from_pem_file(cluster.plane.account_key()).expect("a key");
+    let key = EncodingKey::from_ec_der(key.secret_pkcs8_der());
     jsonwebtoken::encode(&Header::new(Algorithm::ES256), &claims, &key).expect("a token")
 }
 

@@ -4,27 +4,22 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use drover_testkit::control_plane::User;
 
-use crate::balancer::Balancer;
-use crate::cluster::{Cluster, Process, Settings};
-use crate::gateway::{API, Finds, Ran, Stage, aggregate, gateway, slice};
+use crate::balancer::{self, Balancer};
+use crate::cluster::{Cluster, Settings};
+use crate::gateway::{API, Finds, Ran, Stage, aggregate, counted};
 
 /// How long a request may take that the API server does not know to be a long one.
 const REQUEST_TIMEOUT: u64 = 10;
 /// How long a followed log goes on.
 const FOLLOWED_FOR: Duration = Duration::from_mins(2);
 const BIG_BYTES: usize = 200 * 1024 * 1024;
-
-/// The lines `line 0`, `line 1`, … up to this many.
-fn lines(n: usize) -> String {
-    (0..n).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n")
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g_008_a_followed_log_and_a_large_file_outlive_the_api_servers_request_timeout() {
@@ -42,14 +37,8 @@ async fn g_008_a_followed_log_and_a_large_file_outlive_the_api_servers_request_t
 
     // One request, which nothing begins again where it breaks off.
     let path = format!("{API}/namespaces/shop/allocations/{name}/log?task=t&type=stdout&follow=true");
-    let kubeconfig = cluster.plane.kubeconfig(User::Admin);
-    let mut follower = Command::new(cluster.plane.binaries().kubectl())
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .args(["get", "--raw", &path])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("kubectl");
+    let follower = cluster.kubectl_command(&["get", "--raw", &path]).stdout(Stdio::piped()).spawn();
+    let mut follower = follower.expect("kubectl");
     let (begun, n_lines) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
     let (output, seen) = (BufReader::new(follower.stdout.take().expect("a pipe")), Arc::clone(&n_lines));
     let reads = std::thread::spawn(move || {
@@ -63,13 +52,8 @@ async fn g_008_a_followed_log_and_a_large_file_outlive_the_api_servers_request_t
     assert_eq!(empty.expect("a list of nothing"), r#"{"files":[]}"#);
     // A large file, in as many requests as it takes.
     let copy = cluster.path("copy");
-    let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();
-    let got = Command::new(env!("CARGO_BIN_EXE_drover"))
-        .args(["alloc", "fs", "--kubeconfig", &kubeconfig, "-n", "shop", &name, "alloc/data/big"])
-        .env_remove("DROVER_AGENT_SOCKET")
-        .stdout(File::create(&copy).expect("a file"))
-        .status()
-        .expect("drover");
+    let mut get = stage.command(User::Admin, &["alloc", "fs", &name, "alloc/data/big"]);
+    let got = get.stdout(File::create(&copy).expect("a file")).status().expect("drover");
     assert!(got.success(), "{got}");
     let (original, copied) = (std::fs::read(data.join("big")).expect("it"), std::fs::read(&copy).expect("its copy"));
     assert_eq!((original.len(), copied.len()), (BIG_BYTES, BIG_BYTES));
@@ -93,31 +77,16 @@ const STREAMS_FOR: Duration = Duration::from_mins(1);
 const N_FOLLOWERS: usize = 100;
 const N_COMMANDS: usize = 10;
 
-/// A replica that users and agents reach.
-async fn replica(stage: &Stage, name: &str) -> (Process, std::net::SocketAddr) {
-    let shutdown = format!("shutdown: {{unreadyFor: 300ms, streamsFor: {}s}}\n", STREAMS_FOR.as_secs());
-    let (process, users, agents) = gateway(&stage.cluster, name, &shutdown).await;
-    slice(&stage.cluster, name, agents);
-    let has_tunnel = || stage.cluster.log(name).contains("a tunnel is open");
-    stage.cluster.eventually("it has a tunnel", async || has_tunnel()).await;
-    (process, users)
-}
-
 /// Those who follow, and where their output is.
 struct Followers(Vec<(Child, PathBuf)>);
 
 impl Followers {
     fn start(stage: &Stage, name: &str) -> Self {
-        let kubeconfig = stage.cluster.plane.kubeconfig(User::Admin).display().to_string();
         let start = |n: usize| {
             let path = stage.cluster.path(&format!("follower-{n}"));
-            let child = Command::new(env!("CARGO_BIN_EXE_drover"))
-                .args(["alloc", "logs", "-f", "--kubeconfig", &kubeconfig, "-n", "shop", name])
-                .env_remove("DROVER_AGENT_SOCKET")
-                .stdout(File::create(&path).expect("a file"))
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("drover");
+            let mut follow = stage.command(User::Admin, &["alloc", "logs", "-f", name]);
+            follow.stdout(File::create(&path).expect("a file")).stderr(Stdio::null());
+            let child = follow.spawn().expect("drover");
             (child, path)
         };
         Self((0..N_FOLLOWERS).map(start).collect())
@@ -145,9 +114,12 @@ async fn g_013_a_rolling_update_loses_no_line_of_a_hundred_followers_and_lets_co
     let uid = alloc.metadata.uid.clone().expect("a uid");
     let balancer = Balancer::start(stage.users).await;
     aggregate(&stage.cluster, balancer.at);
-    let (first, at_first) = replica(&stage, "a").await;
-    let (second, at_second) = replica(&stage, "b").await;
-    stage.gateway.take().expect("a gateway").kill();
+    let own = stage.gateway.take().expect("a gateway");
+    let shutdown = format!("shutdown: {{unreadyFor: 300ms, streamsFor: {}s}}\n", STREAMS_FOR.as_secs());
+    let replica = async |name: &str| balancer::replica(&stage, (name, name), &shutdown).await;
+    let (first, at_first) = replica("a").await;
+    let (second, at_second) = replica("b").await;
+    own.kill();
     balancer.lead_to(&[at_first, at_second]);
 
     let n_written = || {
@@ -162,26 +134,23 @@ async fn g_013_a_rolling_update_loses_no_line_of_a_hundred_followers_and_lets_co
         child.stdout.as_mut().expect("a pipe").read_exact(&mut begun).expect("a beginning");
         child
     };
-    let end = async |child: Child| {
-        Ran::of(tokio::task::spawn_blocking(|| child.wait_with_output()).await.expect("joined").expect("its end"))
-    };
     let commands: Vec<Child> = (0..N_COMMANDS).map(|_| begin("echo begun; sleep 30; exit 7")).collect();
     let endless = begin("echo begun; exec sleep 600");
 
     // As a Deployment does: one more comes, one goes, and the same for the next.
-    let (third, at_third) = replica(&stage, "c").await;
+    let (third, at_third) = replica("c").await;
     balancer.lead_to(&[at_second, at_third]);
     first.terminate();
-    let (fourth, at_fourth) = replica(&stage, "d").await;
+    let (fourth, at_fourth) = replica("d").await;
     balancer.lead_to(&[at_third, at_fourth]);
     let asked = Instant::now();
     second.terminate();
 
     for command in commands {
-        let ran = end(command).await;
+        let ran = Ran::at_end(command).await;
         assert_eq!((ran.code, ran.out.as_slice()), (7, &b""[..]), "{}", ran.err);
     }
-    let ran = end(endless).await;
+    let ran = Ran::at_end(endless).await;
     assert!(ran.code == 1 && !ran.err.is_empty(), "{ran:?}");
     for replica in [first, second] {
         let ended = replica.ended().await;
@@ -195,7 +164,7 @@ async fn g_013_a_rolling_update_loses_no_line_of_a_hundred_followers_and_lets_co
         child.wait().expect("its end");
         let text = std::fs::read_to_string(path).expect("output");
         let whole = text.lines().count() - 1;
-        assert!(text.starts_with(&lines(whole)), "not each line once: {text}");
+        assert!(text.starts_with(&counted(whole)), "not each line once: {text}");
     }
     drop((third, fourth));
 }

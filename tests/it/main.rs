@@ -9,6 +9,7 @@ mod agent_rights;
 mod agent_sandbox;
 mod agent_survive;
 mod agent_tenants;
+mod alerts;
 mod artifacts;
 mod balancer;
 mod canary;

@@ -3,20 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
 use drover_api::allocation::DesiredStatus;
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, CSIVolume, field_manager};
 use drover_testkit::probe;
-use drover_testkit::progress::Progress;
 use expect_test::expect;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::alerts::firing;
 use crate::cluster::{Cluster, Settings, job};
-use crate::helm::{helm, run, said};
 
 /// The table: names with their labels.
 const TABLE: &[(&str, &[&str])] = &[
@@ -202,7 +200,7 @@ async fn busy_life(cluster: &Cluster, ns: &str) -> Scrapes {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one() {
-    let cluster = Cluster::start("metrics", Settings { ttl_and_grace: 2, lease: 2, request_timeout: None }).await;
+    let cluster = Cluster::start("metrics", Settings::SOON).await;
     let ns = "shop";
     let scrapes = busy_life(&cluster, ns).await;
     let all: Vec<Sample> = samples(&scrapes.controller).into_iter().chain(samples(&scrapes.agent)).collect();
@@ -228,25 +226,12 @@ async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one()
     alerts_fire_on(&cluster, &scrapes).await;
 }
 
-/// Prometheus reads what the chart renders as rules and what was scraped, and raises the alerts that are called for, no
-/// others.
+/// The alerts that are called for are raised, and no others.
 async fn alerts_fire_on(cluster: &Cluster, scrapes: &Scrapes) {
-    let chart = crate::chart::chart();
-    let render = ["template", "drover", &chart, "--set", "metrics.prometheusRule.enabled=true"];
-    let rendered = said(&run(helm(cluster, "drover-system", &render)).await, true);
-    let rules = rendered.split("\n---\n").find(|object| object.contains("kind: PrometheusRule\n")).expect("rules");
-    let rules: Value = serde_saphyr::from_str(rules).expect("an object");
-    let file = |name: &str, text: &str| {
-        std::fs::write(cluster.path(name), text).expect("a file");
-        cluster.path(name).display().to_string()
-    };
-    let [calm, broken, agent] = [("calm", &scrapes.calm), ("broken", &scrapes.controller), ("agent", &scrapes.agent)]
-        .map(|(name, text)| file(name, text));
-    let program = tokio::task::spawn_blocking(|| drover_testkit::alerts::find_or_build(&Progress::silent()));
-    let mut alerts = Command::new(program.await.expect("an end").expect("tools/alerts"));
-    alerts.arg(file("rules", &rules["spec"].to_string()));
-    alerts.args([format!("{calm},{agent}=20m"), format!("{broken},{agent}=20m"), format!("{agent}=20m")]);
-    let firing = said(&run(alerts).await, true);
+    let (calm, broken) = (("calm", scrapes.calm.as_str()), ("broken", scrapes.controller.as_str()));
+    let agent = ("agent", scrapes.agent.as_str());
+    let firing =
+        firing(cluster, &[(vec![calm, agent], "20m"), (vec![broken, agent], "20m"), (vec![agent], "20m")]).await;
     expect![[r#"
         []
         [{"alert":"DroverClaimsStuck","labels":{}},{"alert":"DroverNodesDown","labels":{"pool":"default"}}]

@@ -12,8 +12,6 @@ use crate::cluster::{Cluster, Settings, client_status};
 use crate::volumes::{Disks, claims};
 
 const NODES: [&str; 2] = ["n-1", "n-2"];
-/// A node is silent for long soon.
-const SOON: Settings = Settings { ttl_and_grace: 2, lease: 2, request_timeout: None };
 
 /// A job with one task that writes its allocation's id into a volume.
 fn writer(job: &str, volume: &str, access_mode: &str) -> Value {
@@ -44,7 +42,7 @@ fn on(node: &str, job: &Value) -> Value {
 
 /// Two nodes with the driver, and a volume for one writer, which is on the first.
 async fn start(name: &str, driver: &[String]) -> Disks {
-    let cluster = Cluster::start(name, SOON).await;
+    let cluster = Cluster::start(name, Settings::SOON).await;
     let controller = cluster.controller();
     let disks = Disks::on(cluster, controller, &NODES, driver).await;
     disks.volume("v1", "single-node-writer");

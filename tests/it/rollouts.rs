@@ -298,7 +298,7 @@ async fn five_hundred_roll_outs_share_the_watches_and_what_is_no_news_of_health_
     // DROVER_HEALTH_NEUTRAL=10000 asks for more.
     let updates = std::env::var("DROVER_HEALTH_NEUTRAL").map_or(1000, |count| count.parse().expect("a count"));
     let ns = "many";
-    let cluster = Cluster::start("many", Settings { ttl_and_grace: 600, lease: 20, request_timeout: None }).await;
+    let cluster = Cluster::start("many", Settings { ttl_and_grace: 600, lease: 20, ..Settings::default() }).await;
     cluster.namespace(ns).await;
     let _controller = cluster.controller();
     cluster
