@@ -34,7 +34,7 @@ async fn runs_on(stage: &Stage, name: &str, node: &str) -> String {
 }
 
 /// An agent of another node, which reaches the gateway's agents and users there, or no gateway.
-async fn another_node(stage: &Stage, node: &str, gateway: Option<(SocketAddr, SocketAddr)>) -> Process {
+pub(crate) async fn another_node(stage: &Stage, node: &str, gateway: Option<(SocketAddr, SocketAddr)>) -> Process {
     let cluster = &stage.cluster;
     let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node } });
     cluster.kubectl_with(&["create", "-f", "-"], Some(&object.to_string())).expect("a node");

@@ -30,6 +30,7 @@ mod faults;
 mod first_steps;
 mod gateway;
 mod gateway_certificates;
+mod gateway_disks;
 mod gateway_gone;
 mod gateway_images;
 mod gateway_limits;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_api::GoDuration;
+use drover_core::lifecycle::GarbageLimits;
 use drover_core::service::Cidr;
 use drover_daemon::config::ConfigError;
 use serde::Deserialize;
@@ -437,6 +438,17 @@ pub struct GcConfig {
     pub disk_usage_percent: u8,
     /// Percent of its inodes.
     pub inode_usage_percent: u8,
+}
+
+impl GcConfig {
+    /// Above these something has to go.
+    pub(crate) fn limits(&self) -> GarbageLimits {
+        GarbageLimits {
+            disk_percent: u64::from(self.disk_usage_percent),
+            inode_percent: u64::from(self.inode_usage_percent),
+            live: self.max_allocs,
+        }
+    }
 }
 
 impl Default for GcConfig {

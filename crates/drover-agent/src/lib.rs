@@ -25,6 +25,7 @@ mod helper;
 mod networks;
 mod node;
 mod random;
+mod remote_disks;
 mod renderer;
 mod reporting;
 mod run;

@@ -41,6 +41,7 @@ use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until
 use crate::node::task_users::TaskUsers;
 use crate::node::view::NodeNews;
 use crate::random::Random;
+use crate::remote_disks::{GatewayDisks, NoRemoteDisks, RemoteDisks};
 use crate::renderer::HelperRenderer;
 use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
@@ -207,24 +208,32 @@ fn task_users(config: &AgentConfig, saved: &Saved, state: &StateStore) -> TaskUs
     TaskUsers::new(config.drivers.exec.uid_range, saved.task_users.clone(), state.clone(), &config.alloc_dir)
 }
 
-/// What gives out values of Secrets: the gateway, where the configuration knows one.
-fn begin_values<S: Store>(
-    config: &AgentConfig,
-    store: &S,
-    stop: &CancellationToken,
-    loops: &mut JoinSet<()>,
-) -> Arc<dyn Values> {
-    let requests = ValueRequests::default();
-    let Some(keeper) = ValueKeeper::new(config, store.clone(), requests.clone()) else { return Arc::new(NoValues) };
-    loops.spawn(until(stop.clone(), keeper.run()));
-    Arc::new(requests)
+/// What comes from the gateway, where the configuration knows one.
+struct GatewayParts {
+    values: Arc<dyn Values>,
+    api: Arc<dyn TaskApis>,
+    disks: Arc<dyn RemoteDisks>,
 }
 
-/// What gives tasks the API: the gateway, likewise.
-fn task_apis<S: Store>(config: &AgentConfig, store: &S) -> Arc<dyn TaskApis> {
-    match GatewayApis::new(config, store.clone()) {
-        Some(apis) => Arc::new(apis),
-        None => Arc::new(NoTaskApis),
+impl GatewayParts {
+    fn begin<S: Store>(config: &AgentConfig, store: &S, stop: &CancellationToken, loops: &mut JoinSet<()>) -> Self {
+        let requests = ValueRequests::default();
+        let values: Arc<dyn Values> = match ValueKeeper::new(config, store.clone(), requests.clone()) {
+            Some(keeper) => {
+                loops.spawn(until(stop.clone(), keeper.run()));
+                Arc::new(requests)
+            }
+            None => Arc::new(NoValues),
+        };
+        let api: Arc<dyn TaskApis> = match GatewayApis::new(config, store.clone()) {
+            Some(apis) => Arc::new(apis),
+            None => Arc::new(NoTaskApis),
+        };
+        let disks: Arc<dyn RemoteDisks> = match GatewayDisks::new(config, store.clone()) {
+            Some(disks) => Arc::new(disks),
+            None => Arc::new(NoRemoteDisks),
+        };
+        Self { values, api, disks }
     }
 }
 
@@ -312,7 +321,7 @@ async fn serve<S: Store>(
     wait_for_facts(facts.gathered).await;
     let users = task_users(&config, &saved, &state);
     let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
-    let (values, api) = (begin_values(&config, &store, &stop, &mut loops), task_apis(&config, &store));
+    let GatewayParts { values, api, disks } = GatewayParts::begin(&config, &store, &stop, &mut loops);
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
@@ -336,11 +345,11 @@ async fn serve<S: Store>(
         store,
         runners: TaskRunners,
         name: node_name(&config),
-        config,
         machine: MachineParts {
             drivers,
             devices,
-            disk: Arc::new(HostDisk),
+            disk: Arc::new(HostDisk { limits: config.gc.limits() }),
+            disks,
             users,
             fingerprint: facts.print,
             host_env,
@@ -352,6 +361,7 @@ async fn serve<S: Store>(
             host_volumes,
             networks,
         },
+        config,
         news: told,
         clock,
         random: Random::new(),

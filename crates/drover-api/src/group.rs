@@ -120,7 +120,8 @@ pub struct EphemeralDisk {
     /// Whether a replacement on the same node gets the data, and that node is preferred; default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sticky: bool,
-    /// Whether a replacement on another node gets the data too; default false, and true is refused by this version.
+    /// Whether a replacement on another node gets the data too, through the gateway; default false. It implies
+    /// `sticky`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub migrate: bool,
 }

@@ -11,6 +11,7 @@ pub mod definition;
 pub mod deployment;
 pub mod difference;
 pub mod dispatch;
+pub mod ephemeral_disk;
 pub mod evaluation_id;
 pub mod gc;
 pub mod health;

@@ -18,6 +18,7 @@ mod certificates;
 mod compression;
 pub mod config;
 mod connections;
+mod disks;
 mod identities;
 mod limits;
 mod nomad;

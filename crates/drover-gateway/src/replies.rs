@@ -75,7 +75,7 @@ async fn read(
                     }
                 }
                 Said::Done | Said::Exited { .. } => return Ok(whole),
-                Said::Allocations(_) | Said::HostStats(_) | Said::Meta(_) | Said::At { .. } => {}
+                Said::Allocations(_) | Said::HostStats(_) | Said::Meta(_) | Said::At { .. } | Said::Entry(_) => {}
             },
             Reply::Data(_) | Reply::ErrorData(_) => {}
         }

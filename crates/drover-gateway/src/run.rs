@@ -21,6 +21,7 @@ use crate::certificates::{
 };
 use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
+use crate::disks::Disks;
 use crate::identities::{IdentityKeeper, IdentitySigner};
 use crate::nomad::{Caches, Controllers, Feed, Nomad, NomadParts};
 use crate::reviews::Reviews;
@@ -93,18 +94,19 @@ async fn serve(
     beside.spawn(until(ended.clone(), async move { following.follow(api, &replicas).await }));
 
     let caches = config.nomad.then(|| Caches::new(config.events.kept().map(Feed::new)));
+    let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
+    let nodes = Nodes::new(tunnels.clone(), peers);
     let listener = Listener::new(ListenerParts {
         reviews: reviews.clone(),
         tunnels: tunnels.clone(),
         fleet: fleet.clone(),
         values: Values::new(client.clone(), reviews.clone(), signer.clone(), &config.agent_user(), Arc::clone(&clock)),
+        disks: Disks::new(client.clone(), nodes.clone()),
         arrivals: caches.clone().map(|caches| Arc::new(caches) as Arc<dyn Arrivals>),
         agent_user: config.agent_user(),
         clock: Arc::clone(&clock),
     });
-    let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
     let last = CancellationToken::new();
-    let nodes = Nodes::new(tunnels.clone(), peers);
     let nomad = caches.map(|caches| {
         let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
         beside.spawn(until(ended.clone(), caches.clone().follow(store.clone())));

@@ -21,6 +21,20 @@ pub enum Reply {
     ErrorData(Vec<u8>),
 }
 
+impl Reply {
+    /// It as a frame, to be handed on.
+    ///
+    /// # Errors
+    /// When it cannot be rendered.
+    pub fn frame(&self) -> io::Result<Frame> {
+        Ok(match self {
+            Self::Answer(answer) => protocol::message(answer)?,
+            Self::Data(bytes) => Frame { kind: FrameKind::Data, payload: bytes.clone() },
+            Self::ErrorData(bytes) => Frame { kind: FrameKind::ErrorData, payload: bytes.clone() },
+        })
+    }
+}
+
 /// One request under way.
 #[derive(Debug)]
 pub struct Exchange {

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::disks::DiskEntry;
+
 /// The largest frame.
 pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
 /// The most data in one frame.
@@ -170,6 +172,11 @@ pub enum Request {
         #[serde(default)]
         offset: u64,
     },
+    /// Reads what a sticky disk keeps of one that has ended: the directory `alloc/data`, and `local` of each task.
+    Snapshot {
+        /// The allocation.
+        allocation: String,
+    },
     /// What its tasks use.
     Stats {
         /// The allocation.
@@ -228,6 +235,7 @@ impl Request {
             | Self::Stat { allocation, .. }
             | Self::Read { allocation, .. }
             | Self::Follow { allocation, .. }
+            | Self::Snapshot { allocation }
             | Self::Stats { allocation, .. }
             | Self::Checks { allocation }
             | Self::Gc { allocation }
@@ -245,6 +253,7 @@ impl Request {
             Answer::Files(_) => matches!(self, Self::List { .. }),
             Answer::File(_) => matches!(self, Self::Stat { .. }),
             Answer::At { .. } => matches!(self, Self::Logs { .. } | Self::Read { .. } | Self::Follow { .. }),
+            Answer::Entry(_) => matches!(self, Self::Snapshot { .. }),
             Answer::Stats(_) => matches!(self, Self::Stats { .. }),
             Answer::Checks(_) => matches!(self, Self::Checks { .. }),
             Answer::HostStats(_) => matches!(self, Self::HostStats),
@@ -254,7 +263,10 @@ impl Request {
 
     /// Whether bytes answer it: of a file, of an output.
     pub const fn takes_data(&self) -> bool {
-        matches!(self, Self::Logs { .. } | Self::Read { .. } | Self::Follow { .. } | Self::Exec { .. })
+        matches!(
+            self,
+            Self::Logs { .. } | Self::Read { .. } | Self::Follow { .. } | Self::Snapshot { .. } | Self::Exec { .. }
+        )
     }
 }
 
@@ -322,6 +334,8 @@ pub enum Answer {
         /// In bytes.
         offset: u64,
     },
+    /// A part of a snapshot; of a file, what it holds follows as data.
+    Entry(DiskEntry),
     /// What the tasks use.
     Stats(AllocStats),
     /// What the checks found last, by their ids, as the allocation's status has them.

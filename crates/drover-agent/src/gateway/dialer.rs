@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 use super::dial::{DialError, Door, Replica, connect, enter};
 use super::replicas::Replicas;
 use crate::config::AgentConfig;
+use crate::random::Random;
+use drover_api::gateway::GatewayPort;
 use drover_store::Store;
 
 /// What a dial needs; a clone reads the authorities for itself.
@@ -64,6 +66,30 @@ impl<S: Store> Dialer<S> {
         let connection = self.connect(address).await?;
         let entered = enter(connection, (&self.server_name, door), &self.token_file, tasks).await;
         entered.map_err(|error| error.to_string())
+    }
+
+    /// The same to any replica, but to another one than this where there are several. Returns the replica's address
+    /// too.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn open_one(
+        &mut self,
+        door: Door,
+        but: &str,
+        random: &Random,
+        tasks: &TaskTracker,
+    ) -> Result<(String, Upgraded), String> {
+        let addresses = self.replicas.addresses(GatewayPort::Agents).await.map_err(|error| error.to_string())?;
+        let others: Vec<&String> = addresses.iter().filter(|address| *address != but || addresses.len() == 1).collect();
+        let Some(address) = others.get(random.place(others.len())) else {
+            return Err("no replica of it is ready".to_owned());
+        };
+        let address = (*address).clone();
+        match self.open(&address, door, tasks).await {
+            Ok(connection) => Ok((address, connection)),
+            Err(reason) => Err(format!("{address}: {reason}")),
+        }
     }
 
     /// An encrypted connection to a replica, which has heard nothing of this node yet. Where the certificate is not

@@ -9,15 +9,19 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
-use drover_core::lifecycle::NodeUsage;
+use drover_core::lifecycle::{GarbageLimits, NodeUsage, garbage_reason};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use tokio::sync::mpsc;
 
 use crate::folder;
 use crate::node::alloc_dir::{AllocDir, DirError, TaskFolder};
 use crate::node::beneath::{Owner, Place};
+use crate::node::disk_reader::DiskPiece;
+use crate::node::disk_writer::{DiskWriter, Room, Written};
 use crate::node::hand_over;
+use crate::node::removal;
 use crate::node::task_file::{NewFile, TaskFile};
 
 /// The disk of a node.
@@ -37,6 +41,14 @@ pub(crate) trait Disk: Debug + Send + Sync {
     /// Moves the files of a sticky disk, and gives those of the earlier allocation's user to that of the new one. What
     /// cannot be moved is left, and the allocation begins without it. However long that takes, no other work waits.
     fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: Vec<String>) -> BoxFuture<'static, ()>;
+    /// Takes in what another node sends of a sticky disk, and puts it in its place when all of it has come. Else
+    /// nothing of it stays.
+    fn receive(
+        &self,
+        to: &AllocDir,
+        kept: KeptDisk,
+        pieces: mpsc::Receiver<DiskPiece>,
+    ) -> BoxFuture<'static, Result<Written, String>>;
     /// Takes the allocation's directory away, however long that takes: no other work waits for it.
     fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>>;
     /// Takes the FIFOs of an allocation's output away.
@@ -53,9 +65,25 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
+/// What a disk that comes from elsewhere may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptDisk {
+    /// The tasks whose files are wanted.
+    pub(crate) tasks: Vec<String>,
+    /// How much the group has reserved, in bytes. More may come while the node's disk has room.
+    pub(crate) reserved: u64,
+}
+
+/// Why a disk was not received of which not all has come.
+pub(crate) const NOT_ALL: &str = "not all of it has come";
+
 /// The machine's disk.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HostDisk;
+pub(crate) struct HostDisk {
+    /// Above these it is full: ended allocations are given up, and no files come from elsewhere that nothing has
+    /// reserved room for.
+    pub(crate) limits: GarbageLimits,
+}
 
 impl Disk for HostDisk {
     fn has(&self, dir: &AllocDir) -> bool {
@@ -94,6 +122,20 @@ impl Disk for HostDisk {
         .boxed()
     }
 
+    fn receive(
+        &self,
+        to: &AllocDir,
+        kept: KeptDisk,
+        pieces: mpsc::Receiver<DiskPiece>,
+    ) -> BoxFuture<'static, Result<Written, String>> {
+        let (to, limits) = (to.clone(), self.limits);
+        async move {
+            let received = tokio::task::spawn_blocking(move || receive(&to, (&kept, &limits), pieces)).await;
+            received.unwrap_or_else(|error| Err(format!("it broke off: {error}")))
+        }
+        .boxed()
+    }
+
     fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
         let dir = dir.clone();
         async move {
@@ -112,24 +154,8 @@ impl Disk for HostDisk {
         }
     }
 
-    /// A disk that cannot be asked counts as empty.
     fn usage(&self, alloc_dir: &Path) -> NodeUsage {
-        // As df reckons: what only root may still take counts neither as used nor as room.
-        let percent = |used: u64, room: u64| match used.saturating_add(room) {
-            0 => 0,
-            all => used.saturating_mul(100).div_ceil(all),
-        };
-        match rustix::fs::statvfs(alloc_dir) {
-            Ok(found) => NodeUsage {
-                disk_percent: percent(found.f_blocks.saturating_sub(found.f_bfree), found.f_bavail),
-                inode_percent: percent(found.f_files.saturating_sub(found.f_ffree), found.f_favail),
-                live: 0,
-            },
-            Err(error) => {
-                tracing::warn!(error = %error, path = %alloc_dir.display(), "the disk cannot be asked for its room");
-                NodeUsage::default()
-            }
-        }
+        usage(alloc_dir)
     }
 
     fn is_mount(&self, path: &Path) -> bool {
@@ -163,6 +189,26 @@ impl Disk for HostDisk {
     }
 }
 
+/// How full a disk is. One that cannot be asked counts as empty.
+fn usage(alloc_dir: &Path) -> NodeUsage {
+    // As df reckons: what only root may still take counts neither as used nor as room.
+    let percent = |used: u64, room: u64| match used.saturating_add(room) {
+        0 => 0,
+        all => used.saturating_mul(100).div_ceil(all),
+    };
+    match rustix::fs::statvfs(alloc_dir) {
+        Ok(found) => NodeUsage {
+            disk_percent: percent(found.f_blocks.saturating_sub(found.f_bfree), found.f_bavail),
+            inode_percent: percent(found.f_files.saturating_sub(found.f_ffree), found.f_favail),
+            live: 0,
+        },
+        Err(error) => {
+            tracing::warn!(error = %error, path = %alloc_dir.display(), "the disk cannot be asked for its room");
+            NodeUsage::default()
+        }
+    }
+}
+
 /// Writes a new file beneath a directory that a task may have filled with links: none is followed out of it. A file
 /// that is there stays as it is.
 fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
@@ -188,6 +234,55 @@ fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
         Err(rustix::io::Errno::EXIST) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Where files of another node wait until all have come. A task's name is a DNS label, so that none is called so.
+const ARRIVING: &str = ".arriving";
+
+/// Takes in what comes, beside the tasks' directories, where none writes; and then moves it.
+fn receive(
+    to: &AllocDir,
+    (kept, limits): (&KeptDisk, &GarbageLimits),
+    pieces: mpsc::Receiver<DiskPiece>,
+) -> Result<Written, String> {
+    let stage = AllocDir::new(to.root(), ARRIVING);
+    let cannot = |error: io::Error| format!("directory {} cannot be made: {error}", stage.root().display());
+    removal::remove(stage.root()).map_err(cannot)?;
+    let made = make_stage(to, &stage, &kept.tasks).map_err(cannot)?;
+    let written = write_pieces(&made, kept, &|| garbage_reason(&usage(to.root()), limits).is_none(), pieces);
+    if written.is_ok() {
+        move_kept(&stage, to, &kept.tasks);
+    }
+    let removed = removal::remove(stage.root());
+    removed.map_err(|error| format!("directory {} is left: {error}", stage.root().display())).and(written)
+}
+
+fn make_stage(to: &AllocDir, stage: &AllocDir, tasks: &[String]) -> io::Result<Place> {
+    let taken = || io::Error::from(io::ErrorKind::NotADirectory);
+    let place = Place::open(to.root())?.make(ARRIVING, 0o700, None)?.ok_or_else(taken)?;
+    let tops = std::iter::once(stage.shared()).chain(tasks.iter().map(|task| stage.task(task)));
+    for top in tops {
+        let name = top.file_name().and_then(|name| name.to_str()).ok_or_else(taken)?.to_owned();
+        place.make(&name, 0o700, None)?.ok_or_else(taken)?;
+    }
+    Ok(place)
+}
+
+fn write_pieces(
+    stage: &Place,
+    kept: &KeptDisk,
+    has_more: &dyn Fn() -> bool,
+    mut pieces: mpsc::Receiver<DiskPiece>,
+) -> Result<Written, String> {
+    let mut writer = DiskWriter::new(stage, &kept.tasks, Room { reserved: kept.reserved, has_more });
+    while let Some(piece) = pieces.blocking_recv() {
+        match piece {
+            DiskPiece::Entry(entry) => writer.entry(entry)?,
+            DiskPiece::Data(bytes) => writer.data(&bytes)?,
+            DiskPiece::End => return writer.end(),
+        }
+    }
+    Err(NOT_ALL.to_owned())
 }
 
 /// Moves what a sticky disk keeps.
@@ -262,7 +357,7 @@ mod tests {
         runtime.block_on(async {
             // As long as this one waits, no removal ends.
             let other = tokio::task::spawn_blocking(move || busy.recv());
-            let mut removals = [&one, &two].map(|dir| HostDisk.destroy(dir));
+            let mut removals = [&one, &two].map(|dir| HostDisk::default().destroy(dir));
             for removal in &mut removals {
                 assert!(removal.now_or_never().is_none(), "the thread that asked has removed the files itself");
             }

@@ -13,6 +13,7 @@ use crate::artifacts::Fetcher;
 use crate::checks::Prober;
 use crate::drivers::Drivers;
 use crate::networks::AllocNetworks;
+use crate::remote_disks::RemoteDisks;
 use crate::renderer::Renderer;
 use crate::task_api::TaskApis;
 use crate::values::Values;
@@ -24,6 +25,8 @@ pub(crate) struct MachineParts {
     pub(crate) drivers: Drivers,
     pub(crate) devices: Devices,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Gives out what sticky disks keep on other nodes.
+    pub(crate) disks: Arc<dyn RemoteDisks>,
     /// Whose the allocations' files and tasks are.
     pub(crate) users: TaskUsers,
     /// What the machine is and has.

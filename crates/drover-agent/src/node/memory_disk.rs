@@ -9,10 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use drover_core::lifecycle::NodeUsage;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::sync::mpsc;
 
 use super::alloc_dir::{AllocDir, DirError, TaskFolder};
 use super::beneath::Owner;
-use super::disk::Disk;
+use super::disk::{Disk, KeptDisk};
+use super::disk_reader::DiskPiece;
+use super::disk_writer::Written;
 use super::task_file::{NewFile, TaskFile};
 
 /// A disk in memory. Clones share it.
@@ -83,6 +86,15 @@ impl Disk for MemoryDisk {
 
     fn take_over(&self, _: &AllocDir, _: &AllocDir, _: Vec<String>) -> BoxFuture<'static, ()> {
         std::future::ready(()).boxed()
+    }
+
+    fn receive(
+        &self,
+        _: &AllocDir,
+        _: KeptDisk,
+        _: mpsc::Receiver<DiskPiece>,
+    ) -> BoxFuture<'static, Result<Written, String>> {
+        std::future::ready(Ok(Written::default())).boxed()
     }
 
     fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {

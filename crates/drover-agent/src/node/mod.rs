@@ -4,6 +4,8 @@ pub(crate) mod alloc_dir;
 pub(crate) mod beneath;
 pub(crate) mod devices;
 pub(crate) mod disk;
+pub(crate) mod disk_reader;
+pub(crate) mod disk_writer;
 pub(crate) mod earlier_life;
 pub(crate) mod facts;
 pub(crate) mod fingerprint;

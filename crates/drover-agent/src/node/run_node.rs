@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::client_node::Fingerprint;
-use drover_core::lifecycle::GarbageLimits;
 use drover_seal::NodeKey;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -160,7 +159,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
         runners: parts.runners,
         node_name: parts.name,
         shared,
-        limits: garbage_limits(&parts.config),
+        limits: parts.config.gc.limits(),
         last_ok: signals.last_ok.subscribe(),
     });
     let EarlierLife { saved, is_state_lost, recovering } = parts.earlier;
@@ -251,14 +250,6 @@ pub(crate) async fn until(stop: CancellationToken, work: impl Future<Output = ()
         biased;
         () = stop.cancelled() => {}
         () = work => {}
-    }
-}
-
-fn garbage_limits(config: &AgentConfig) -> GarbageLimits {
-    GarbageLimits {
-        disk_percent: u64::from(config.gc.disk_usage_percent),
-        inode_percent: u64::from(config.gc.inode_usage_percent),
-        live: config.gc.max_allocs,
     }
 }
 

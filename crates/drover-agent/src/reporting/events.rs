@@ -35,6 +35,12 @@ pub(crate) enum Reason {
     RestartDelayed,
     DriverError,
     VolumeError,
+    /// Files of a sticky disk come from another node.
+    DiskMigrating,
+    /// They have come.
+    DiskMigrated,
+    /// They have not: the disk is empty.
+    DiskNotMigrated,
     /// Its network could not be made.
     NetworkError,
     /// A service has become ready.
@@ -69,6 +75,9 @@ impl Reason {
             Self::RestartDelayed => "RestartDelayed",
             Self::DriverError => "DriverError",
             Self::VolumeError => "VolumeError",
+            Self::DiskMigrating => "DiskMigrating",
+            Self::DiskMigrated => "DiskMigrated",
+            Self::DiskNotMigrated => "DiskNotMigrated",
             Self::NetworkError => "NetworkError",
             Self::ServiceReady => "ServiceReady",
             Self::ServiceNotReady => "ServiceNotReady",
@@ -86,11 +95,17 @@ impl Reason {
 
     fn severity(self) -> Severity {
         match self {
-            Self::TaskStarted | Self::ServiceReady | Self::VolumeMounted | Self::VolumeUnmounted => Severity::Normal,
+            Self::TaskStarted
+            | Self::DiskMigrating
+            | Self::DiskMigrated
+            | Self::ServiceReady
+            | Self::VolumeMounted
+            | Self::VolumeUnmounted => Severity::Normal,
             Self::TaskFailed
             | Self::RestartDelayed
             | Self::DriverError
             | Self::VolumeError
+            | Self::DiskNotMigrated
             | Self::NetworkError
             | Self::ServiceNotReady
             | Self::CheckFailed
@@ -112,6 +127,7 @@ impl Reason {
             Self::DriverError => "Launch",
             Self::VolumeError | Self::VolumeMounted | Self::MountWaiting | Self::MountFailed => "Mount",
             Self::NetworkError => "Connect",
+            Self::DiskMigrating | Self::DiskMigrated | Self::DiskNotMigrated => "Migrate",
             Self::VolumeUnmounted | Self::UnmountFailed => "Unmount",
             Self::ServiceReady | Self::ServiceNotReady | Self::CheckFailed => "Check",
             Self::DriverUnhealthy => "Fingerprint",

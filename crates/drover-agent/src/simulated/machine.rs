@@ -25,6 +25,7 @@ use crate::node::machine_parts::MachineParts;
 use crate::node::memory_disk::MemoryDisk;
 use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node};
 use crate::random::Random;
+use crate::remote_disks::NoRemoteDisks;
 use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::state::MemoryState;
@@ -185,6 +186,7 @@ impl Machine {
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(self.disk.clone()),
+                disks: Arc::new(NoRemoteDisks),
                 fingerprint: watch::Sender::new(fingerprint).subscribe(),
                 host_env: std::collections::BTreeMap::new(),
                 prober: Arc::new(AlwaysWell),

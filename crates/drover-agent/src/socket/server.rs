@@ -25,6 +25,7 @@ use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
 use crate::drivers::{SIGNALS, StatsError, UsageStream};
 use crate::enter::EnterError;
+use crate::node::disk_reader::{self, DiskPiece};
 use crate::node::facts::{Meta, MetaError, MetaHandle, effective_meta};
 use crate::node::host_stats;
 use crate::node::host_volumes::{VolumeError, Volumes};
@@ -262,6 +263,7 @@ impl Server {
                 let (_, listed) = self.find(&allocation)?;
                 follow_file(&Files::open(listed.dir.root())?, &path, (origin, offset), to).await
             }
+            Request::Snapshot { allocation } => self.snapshot(&allocation, to).await,
             Request::Stats { allocation, every_ms } => {
                 let (_, listed) = self.find(&allocation)?;
                 self.stats(&listed, every_ms.map(Duration::from_millis), to).await
@@ -276,8 +278,7 @@ impl Server {
                 Ok(Answer::Done)
             }
             Request::HostStats => {
-                let alloc_dir = self.alloc_dir.clone();
-                let found = host_stats::measured(&alloc_dir).await;
+                let found = host_stats::measured(&self.alloc_dir).await;
                 let wrong = |error| RequestRefused::new(500, format!("what the node uses cannot be read: {error}"));
                 Ok(Answer::HostStats(found.map_err(wrong)?))
             }
@@ -321,10 +322,33 @@ impl Server {
         Answer::Checks(checks.into_iter().map(|(id, check)| (id, json!(check))).collect())
     }
 
+    /// Whether it has ended, as the API server knows.
+    fn has_ended(&self, uid: &str) -> bool {
+        self.reports.ended().iter().any(|(_, ended)| ended == uid)
+    }
+
+    /// Sends what a sticky disk keeps of an ended allocation.
+    async fn snapshot(&self, id: &str, to: &mut Outgoing) -> Result<Answer, Broken> {
+        let (uid, listed) = self.find(id)?;
+        if !self.has_ended(&uid) {
+            return Err(RequestRefused::new(409, "the allocation has not ended: its files are not at rest").into());
+        }
+        let mut pieces = disk_reader::pieces(&listed.dir, listed.tasks);
+        while let Some(piece) = pieces.recv().await {
+            match piece.map_err(|error| RequestRefused::new(500, format!("its files cannot be read: {error}")))? {
+                DiskPiece::Entry(entry) => send(to, &Answer::Entry(entry)).await,
+                DiskPiece::Data(payload) => protocol::write_frame(to, &Frame { kind: FrameKind::Data, payload }).await,
+                DiskPiece::End => return Ok(Answer::Done),
+            }
+            .map_err(Broken::Gone)?;
+        }
+        Err(RequestRefused::new(500, "reading its files broke off").into())
+    }
+
     /// Has an ended allocation's files and records go, and waits until they are gone.
     async fn give_up(&self, id: &str) -> Result<(), RequestRefused> {
         let (uid, listed) = self.find(id)?;
-        if !self.reports.ended().iter().any(|(_, ended)| *ended == uid) {
+        if !self.has_ended(&uid) {
             let message = "the allocation has not ended, or the API server does not know yet that it has: nothing is \
                            destroyed. Stop it first, or try again";
             return Err(RequestRefused::new(400, message));

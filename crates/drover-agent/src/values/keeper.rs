@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::requests::ValueRequests;
 use crate::config::AgentConfig;
-use crate::gateway::{Dialer, Door, GatewayPort};
+use crate::gateway::{Dialer, Door};
 use crate::random::Random;
 use drover_store::Store;
 
@@ -23,6 +23,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 const TOKEN_EVERY: Duration = Duration::from_mins(5);
 /// How long a connection stays open that nothing uses.
 const IDLE_FOR: Duration = Duration::from_mins(1);
+
+/// What is asked for.
+const DOOR: Door = Door { path: VALUES_PATH, protocol: VALUES_PROTOCOL };
 
 /// Keeps the connection.
 #[derive(Debug)]
@@ -56,7 +59,7 @@ impl<S: Store> ValueKeeper<S> {
                 continue;
             }
             let tasks = TaskTracker::new();
-            let reason = match self.open(&tasks, &last).await {
+            let reason = match self.dialer.open_one(DOOR, &last, &self.random, &tasks).await {
                 Ok((address, connection)) => {
                     last = address;
                     pause = FIRST_PAUSE;
@@ -71,23 +74,6 @@ impl<S: Store> ValueKeeper<S> {
             self.requests.wait_because(&format!("the gateway does not answer: {reason}"));
             tokio::time::sleep(self.random.jitter(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    /// Dials a replica, another one than the last where there are several.
-    async fn open(&mut self, tasks: &TaskTracker, last: &str) -> Result<(String, Upgraded), String> {
-        let addresses =
-            self.dialer.replicas().addresses(GatewayPort::Agents).await.map_err(|error| error.to_string())?;
-        let others: Vec<&String> =
-            addresses.iter().filter(|address| *address != last || addresses.len() == 1).collect();
-        let Some(address) = others.get(self.random.place(others.len())) else {
-            return Err("no replica of it is ready".to_owned());
-        };
-        let address = (*address).clone();
-        let door = Door { path: VALUES_PATH, protocol: VALUES_PROTOCOL };
-        match self.dialer.open(&address, door, tasks).await {
-            Ok(connection) => Ok((address, connection)),
-            Err(reason) => Err(format!("{address}: {reason}")),
         }
     }
 

@@ -843,13 +843,6 @@ pub const RULES: &[Rule] = &[
         "stagger is not acted on by this version; remove it: maxParallel and minHealthyTime set the pace of a roll-out",
     ),
     rule(
-        "group-disk-migrate",
-        "Job",
-        ("spec.groups[].ephemeralDisk", "migrate"),
-        "!has(self.migrate) || !self.migrate",
-        "migrate is not acted on by this version: no data moves to another node; set sticky to keep it on its node, or use a csi volume",
-    ),
-    rule(
         "network-dns",
         "Job",
         ("spec.groups[].networks[]", "dns"),

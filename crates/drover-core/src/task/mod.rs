@@ -11,4 +11,5 @@ mod lenient;
 pub mod pull_credentials;
 pub mod sandbox_path;
 pub mod secret;
+pub mod standing;
 pub mod template;

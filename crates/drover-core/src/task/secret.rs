@@ -13,6 +13,7 @@ use drover_api::{Allocation, AllocationSpec, JobSpec, JobVersion};
 use serde_json::Value;
 
 use super::identity;
+use super::standing::{self, OwnAllocation, StandingError};
 
 /// Most secrets of a job, over all groups and tasks.
 pub const JOB_MAX_SECRETS: usize = 16;
@@ -50,18 +51,9 @@ pub fn count(job: &JobSpec) -> usize {
 /// Why a node does not get an object's values for an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PermitError {
-    /// There is no such allocation, or it is another one of its name.
-    #[error("there is no such allocation: it may have been deleted")]
-    NoAllocation,
-    /// It runs elsewhere.
-    #[error("the allocation is on another node")]
-    OtherNode,
-    /// It has ended.
-    #[error("the allocation has ended")]
-    Ended,
-    /// Its version of the job is not there.
-    #[error("the allocation's version of its job is not there")]
-    NoVersion,
+    /// The node has no say about the allocation.
+    #[error(transparent)]
+    Standing(#[from] StandingError),
     /// Its version of the job does not list the object.
     #[error("{0} is nothing that version {1} of the job lists for group {2}; add it to tasks[].secrets or identities")]
     Unlisted(ValueObject, i64, String),
@@ -75,25 +67,15 @@ pub enum PermitError {
 pub fn permit(
     allocation: Option<&Allocation>,
     version: Option<&JobVersion>,
-    (node, uid): (&str, &str),
+    node: (&str, &str),
     object: &ValueObject,
 ) -> Result<(), PermitError> {
-    let meant = allocation.filter(|it| it.metadata.uid.as_deref() == Some(uid));
-    let allocation = meant.ok_or(PermitError::NoAllocation)?;
-    if allocation.spec.node_name != node {
-        return Err(PermitError::OtherNode);
-    }
-    if allocation.has_ended() {
-        return Err(PermitError::Ended);
-    }
-    let AllocationSpec { job_uid, job_version, group, .. } = &allocation.spec;
-    let version = version.filter(|it| it.spec.job_uid == *job_uid && it.spec.version == *job_version);
-    let job = &version.ok_or(PermitError::NoVersion)?.spec.job;
-    let lists = |it: &Group| match object.kind {
+    let OwnAllocation { allocation, group } = standing::of_node(allocation, version, node)?;
+    let is_listed = group.is_some_and(|it| match object.kind {
         ValueKind::Secret | ValueKind::ConfigMap => objects_of_group(it).contains(object),
         ValueKind::Identity => identity::find(it, object).is_some(),
-    };
-    let is_listed = job.groups.iter().any(|it| it.name == *group && lists(it));
+    });
+    let AllocationSpec { job_version, group, .. } = &allocation.spec;
     if is_listed { Ok(()) } else { Err(PermitError::Unlisted(object.clone(), *job_version, group.clone())) }
 }
 
@@ -316,18 +298,21 @@ mod tests {
         let (running, mine) = (allocation("n-1", "running"), ("n-1", "a-1"));
         assert_eq!(permit(Some(&running), Some(&version), mine, &db), Ok(()));
         assert_eq!(permit(Some(&allocation("n-1", "pending")), Some(&version), mine, &db), Ok(()));
-        assert_eq!(permit(None, Some(&version), mine, &db), Err(PermitError::NoAllocation));
-        assert_eq!(permit(Some(&running), Some(&version), ("n-1", "a-2"), &db), Err(PermitError::NoAllocation));
-        assert_eq!(permit(Some(&running), Some(&version), ("n-2", "a-1"), &db), Err(PermitError::OtherNode));
+        assert_eq!(permit(None, Some(&version), mine, &db), Err(StandingError::NoAllocation.into()));
+        assert_eq!(
+            permit(Some(&running), Some(&version), ("n-1", "a-2"), &db),
+            Err(StandingError::NoAllocation.into())
+        );
+        assert_eq!(permit(Some(&running), Some(&version), ("n-2", "a-1"), &db), Err(StandingError::OtherNode.into()));
         for ended in ["complete", "failed", "lost"] {
             let over = allocation("n-1", ended);
-            assert_eq!(permit(Some(&over), Some(&version), mine, &db), Err(PermitError::Ended), "{ended}");
+            assert_eq!(permit(Some(&over), Some(&version), mine, &db), Err(StandingError::Ended.into()), "{ended}");
         }
-        assert_eq!(permit(Some(&running), None, mine, &db), Err(PermitError::NoVersion));
+        assert_eq!(permit(Some(&running), None, mine, &db), Err(StandingError::NoVersion.into()));
         // A version of a job that was deleted and made again is another one's.
         let mut other = version.clone();
         other.spec.job_uid = "job-2".to_owned();
-        assert_eq!(permit(Some(&running), Some(&other), mine, &db), Err(PermitError::NoVersion));
+        assert_eq!(permit(Some(&running), Some(&other), mine, &db), Err(StandingError::NoVersion.into()));
         // A Secret of a ConfigMap's name is another object.
         for unlisted in [object(ValueKind::Secret, "app"), object(ValueKind::ConfigMap, "db-creds")] {
             let refused = permit(Some(&running), Some(&version), mine, &unlisted);

@@ -52,8 +52,6 @@ impl Violations {
     fn submitted_group(&mut self, at: At<'_>, group: &Group) {
         self.stagger(format_args!("{at}.update"), group.update.as_ref());
         self.spreads(at, &group.spreads);
-        let instead = "no data moves to another node; set sticky to keep it on its node, or use a csi volume";
-        self.not_yet(group.ephemeral_disk.migrate, format_args!("{at}.ephemeralDisk.migrate"), instead);
         self.submitted_services(at, group);
         self.submitted_networks(at, group);
     }

@@ -141,6 +141,7 @@ fn last_word(said: &Said) -> Option<Value> {
         | Said::Files(_)
         | Said::File(_)
         | Said::At { .. }
+        | Said::Entry(_)
         | Said::Stats(_)
         | Said::Checks(_)
         | Said::HostStats(_)

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use drover_socket::client::{Exchange, Inputs, Reply};
-use drover_socket::protocol::{self, Answer as Said, Frame, FrameKind, Request};
+use drover_socket::protocol::{self, Answer as Said, Request};
 use futures::stream::{BoxStream, Stream, StreamExt as _, unfold};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -171,6 +171,7 @@ impl Carried {
                 | Said::Files(_)
                 | Said::File(_)
                 | Said::At { .. }
+                | Said::Entry(_)
                 | Said::Checks(_)
                 | Said::HostStats(_)
                 | Said::Meta(_) => {}
@@ -200,12 +201,7 @@ fn error_of(refusal: &Refusal) -> Reply {
 }
 
 fn frame(reply: &Reply) -> io::Result<Vec<u8>> {
-    let frame = match reply {
-        Reply::Answer(said) => protocol::message(said)?,
-        Reply::Data(bytes) => Frame { kind: FrameKind::Data, payload: bytes.clone() },
-        Reply::ErrorData(bytes) => Frame { kind: FrameKind::ErrorData, payload: bytes.clone() },
-    };
-    protocol::encode(&frame)
+    protocol::encode(&reply.frame()?)
 }
 
 #[cfg(test)]

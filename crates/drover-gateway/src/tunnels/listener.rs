@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_clock::SharedClock;
+use drover_socket::disks::{DISKS_PATH, DISKS_PROTOCOL};
 use drover_socket::executor::Executor;
 use drover_socket::tunnel::{
     CONNECTION_WINDOW, PING_EVERY, PING_TIMEOUT, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH,
@@ -25,6 +26,7 @@ use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
 use super::replicas::Fleet;
 use crate::answers::{Answer, Refusal, whole};
 use crate::connections::Service;
+use crate::disks::Disks;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer, node_of};
 use crate::values::Values;
 
@@ -38,6 +40,7 @@ pub(crate) struct ListenerParts {
     pub(crate) tunnels: Tunnels,
     pub(crate) fleet: Fleet,
     pub(crate) values: Values,
+    pub(crate) disks: Disks,
     /// What this replica knows; none: it does not answer clients of Nomad.
     pub(crate) arrivals: Option<Arc<dyn Arrivals>>,
     /// The only user that may open tunnels.
@@ -85,7 +88,11 @@ impl Listener {
         let (what, protocol) = match request.uri().path() {
             TUNNEL_PATH => ("a tunnel", PROTOCOL),
             VALUES_PATH => ("a connection for values", VALUES_PROTOCOL),
-            _ => return Err(Refusal::new(404, format!("only {TUNNEL_PATH} and {VALUES_PATH} are answered here"))),
+            DISKS_PATH => ("a connection for a disk", DISKS_PROTOCOL),
+            _ => {
+                let known = format!("only {TUNNEL_PATH}, {VALUES_PATH} and {DISKS_PATH} are answered here");
+                return Err(Refusal::new(404, known));
+            }
         };
         if request.method() != Method::POST {
             return Err(Refusal::new(405, format!("{what} is opened by POST")));
@@ -105,6 +112,15 @@ impl Listener {
             biased;
             () = self.stop.cancelled() => {}
             () = self.parts.values.clone().converse(node, token, request) => {}
+        }
+    }
+
+    /// Hands a disk on, likewise.
+    async fn hand_on(self, node: String, request: http::Request<Incoming>) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = self.parts.disks.clone().converse(node, request) => {}
         }
     }
 
@@ -167,6 +183,10 @@ impl Listener {
             if request.uri().path() == VALUES_PATH {
                 drop(self.executor.0.spawn(self.clone().give(node, token, request)));
                 return Ok(VALUES_PROTOCOL);
+            }
+            if request.uri().path() == DISKS_PATH {
+                drop(self.executor.0.spawn(self.clone().hand_on(node, request)));
+                return Ok(DISKS_PROTOCOL);
             }
             drop(self.executor.0.spawn(self.clone().carry(node, request)));
             return Ok(PROTOCOL);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use drover_api::value_object::ValueObject;
 use drover_api::{Allocation, JobVersion, names};
 use drover_core::task::secret::{PermitError, permit};
+use drover_core::task::standing::StandingError;
 use kube::{Api, Client};
 
 /// How long the API server may take.
@@ -48,7 +49,9 @@ pub(super) async fn ask(client: &Client, request: &NodeRequest) -> Result<Grante
     };
     let no = |reason: PermitError| Denied::No(reason.to_string());
     permit(allocation.as_ref(), version.as_ref(), (&request.node, &request.uid), &request.object).map_err(no)?;
-    let (Some(allocation), Some(version)) = (allocation, version) else { return Err(no(PermitError::NoAllocation)) };
+    let (Some(allocation), Some(version)) = (allocation, version) else {
+        return Err(no(StandingError::NoAllocation.into()));
+    };
     Ok(Granted { allocation, version })
 }
 

@@ -483,6 +483,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
             drivers: Drivers::default(),
             devices: Devices::default(),
             disk: Arc::new(MemoryDisk::default()),
+            disks: Arc::new(crate::remote_disks::NoRemoteDisks),
             fingerprint: seen,
             host_env: BTreeMap::new(),
             prober: Arc::new(crate::checks::AlwaysWell),

@@ -246,7 +246,8 @@ fn call(request: &Request) -> anyhow::Result<Call> {
         | Request::Meta
         | Request::SetMeta { .. }
         | Request::Volume(_)
-        | Request::Follow { .. } => {
+        | Request::Follow { .. }
+        | Request::Snapshot { .. } => {
             bail!("only the agent of a node answers this: give --socket")
         }
     };

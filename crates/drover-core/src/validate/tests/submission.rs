@@ -45,7 +45,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
         ("region".to_owned(), json!("eu"), "spec.region", "choose nodes by datacenters, nodePool or constraints"),
         ("update.stagger".to_owned(), json!("30s"), "spec.update.stagger", "maxParallel and minHealthyTime"),
         (group("update.stagger"), json!("30s"), "spec.groups[0].update.stagger", "maxParallel and minHealthyTime"),
-        (group("ephemeralDisk.migrate"), json!(true), "spec.groups[0].ephemeralDisk.migrate", "set sticky"),
         (
             task("actions"),
             json!([{ "name": "a", "command": "b" }]),
@@ -172,7 +171,6 @@ fn what_says_nothing_else_than_the_default_is_accepted() {
         ("groups.0.services", json!([])),
         ("groups.0.scaling.enabled", json!(false)),
         ("groups.0.scaling.policy", json!({ "cooldown": "1m" })),
-        ("groups.0.ephemeralDisk.migrate", json!(false)),
         ("groups.0.restart.renderTemplates", json!(true)),
         ("groups.0.networks", json!([{ "mode": "cni", "cni": { "name": "mesh" } }])),
         ("groups.0.networks", json!([{ "mode": "none" }])),
