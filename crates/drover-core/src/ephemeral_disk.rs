@@ -91,7 +91,7 @@ mod tests {
     fn allocation(name: &str, node: &str, status: &str, previous: &str) -> Allocation {
         serde_json::from_value(json!({
             "metadata": { "name": name, "namespace": "shop", "uid": format!("uid-{name}") },
-            "spec": { "jobName": "web", "jobUid": "j", "jobVersion": 3, "group": "g", "nodeName": node,
+            "spec": { "jobName": "web", "jobUID": "j", "jobVersion": 3, "group": "g", "index": 0, "nodeName": node,
                       "previousAllocation": previous },
             "status": { "clientStatus": status },
         }))
@@ -102,7 +102,8 @@ mod tests {
         let group = json!({ "name": "g", "ephemeralDisk": { "migrate": migrate }, "tasks": [] });
         serde_json::from_value(json!({
             "metadata": { "name": "web-3", "namespace": "shop" },
-            "spec": { "jobName": "web", "jobUid": "j", "version": 3, "job": { "groups": [group] } },
+            "spec": { "jobName": "web", "jobUID": "j", "version": 3, "groupNames": "g",
+                      "job": { "groups": [group] }, "submittedAt": "2026-01-01T00:00:00Z" },
         }))
         .expect("a version")
     }
