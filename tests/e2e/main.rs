@@ -7,6 +7,7 @@ mod documents;
 mod drain;
 mod drivers;
 mod gateway;
+mod gateway_streams;
 mod ground;
 mod idle;
 mod install;
@@ -43,6 +44,10 @@ const CASES: &[Case] = &[
     ("the_commands_of_the_documents_do_what_they_show", documents::what_is_shown_is_what_comes),
     ("g_001_the_gateway_is_available_and_each_replica_has_every_node", gateway::available_and_connected),
     ("the_gateway_carries_the_same_bytes_for_every_proof", gateway::logs_for_every_proof),
+    (
+        "g_013_and_g_017_streams_of_the_gateway_outlive_its_replicas_and_the_agents",
+        gateway_streams::streams_outlive_replicas_and_agents,
+    ),
     ("security_an_editor_tries_sixty_things", security::an_editor_tries),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];
@@ -51,7 +56,10 @@ const CASES: &[Case] = &[
 const WITH_DRIVER: &[Case] = &[("volumes_row_4_a_pod_and_a_job_use_one_driver_of_the_cluster", drivers::side_by_side)];
 
 /// On two.
-const TWO_NODES: &[Case] = &[("row_4_a_drain_moves_pods_and_tasks", drain::pods_and_tasks_move)];
+const TWO_NODES: &[Case] = &[
+    ("row_4_a_drain_moves_pods_and_tasks", drain::pods_and_tasks_move),
+    ("g_014_the_gateway_operates_a_node_that_nothing_can_dial", gateway_streams::a_node_that_nothing_can_dial),
+];
 
 /// On one node, and only when named: each takes more than ten minutes.
 const LONG: &[Case] = &[("row_12_a_controller_without_work_costs_little", idle::a_controller_without_work)];
