@@ -31,6 +31,8 @@ pub enum BenchName {
     /// Streams and tunnels of the gateway: a log of 1 GiB, 1,000 followers that get ten lines a second, and that get
     /// none, 5,000 tunnels
     Gateway,
+    /// From the change of a Secret to the file of a template; 1,000 agents that follow 10,000 Secrets at one gateway
+    Secrets,
     /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are
     /// free
     Volumes,
@@ -52,7 +54,8 @@ pub struct BenchArgs {
     /// How often it is repeated, each time on a new system; figures are medians
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// How many jobs (start), tasks (density, idle), allocations (nomad-api) or tunnels (gateway)
+    /// How many jobs (start), tasks (density, idle), allocations (nomad-api), tunnels (gateway) or
+    /// agents (secrets)
     #[arg(long)]
     pub count: Option<usize>,
     /// How long nothing happens while idleness is measured

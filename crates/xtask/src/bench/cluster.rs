@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::args::{BenchArgs, BenchName};
+use super::cluster_stage::until;
 use crate::interruption::unless_interrupted;
 use crate::up::{Session, UpArgs};
 
@@ -71,6 +72,23 @@ impl Cluster<'_> {
         let version = now.metadata.resource_version.context("a list without resourceVersion")?;
         let events = watch(&api, &version).await?;
         Ok(Allocations { api, version, events })
+    }
+
+    /// Waits until an allocation of the job runs, and returns its path in the aggregated API.
+    pub(super) async fn running(&self, job: &str) -> Result<String> {
+        let allocations = self.api("Allocation");
+        let running = async || {
+            let all = allocations.list(&ListParams::default()).await.context("listing Allocations")?;
+            let text = |data: &Value, pointer: &str| data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+            let found = all.items.into_iter().find(|alloc| {
+                text(&alloc.data, "/spec/jobName").as_deref() == Some(job)
+                    && text(&alloc.data, "/status/clientStatus").as_deref() == Some("running")
+            });
+            anyhow::Ok(found.and_then(|alloc| alloc.metadata.name))
+        };
+        until(&format!("{job} runs"), async || Ok(running().await?.is_some())).await?;
+        let alloc = running().await?.context("an allocation that ran does no longer")?;
+        Ok(format!("/apis/subresources.drover.dev/v1alpha1/namespaces/{NAMESPACE}/allocations/{alloc}"))
     }
 
     pub(super) fn api(&self, kind: &str) -> Api<DynamicObject> {

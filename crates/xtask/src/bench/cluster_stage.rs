@@ -56,6 +56,8 @@ pub(super) struct Stage {
 pub(super) struct Gateway {
     /// Where it answers users.
     pub(super) users: SocketAddr,
+    /// Where it answers agents.
+    pub(super) agents: SocketAddr,
     pub(super) process: ProcessId,
 }
 
@@ -165,7 +167,9 @@ impl Stage {
         self.gateways.push(component);
         let listens = || probe::gateway_in(&fs::read_to_string(&log).unwrap_or_default(), "users");
         until("the gateway listens", async || Ok(listens().is_some())).await?;
-        Ok(Gateway { users: listens().context("the gateway listens nowhere")?, process })
+        let read = fs::read_to_string(&log).unwrap_or_default();
+        let at = |port| probe::gateway_in(&read, port).context("the gateway listens nowhere");
+        Ok(Gateway { users: at("users")?, agents: at("agents")?, process })
     }
 
     /// Ends the controllers as a crash would.
@@ -238,7 +242,18 @@ impl Stage {
 
     /// The writes so far of drover's kinds.
     pub(super) async fn writes(&self) -> Result<Writes> {
-        Ok(counted(&self.metrics().await?))
+        Ok(counted(&self.metrics().await?, |group, _| group == drover_api::GROUP))
+    }
+
+    /// The writes so far of whatever is kept, Leases aside.
+    pub(super) async fn all_writes(&self) -> Result<Writes> {
+        // Reviews and tokens are answered, and kept nowhere.
+        let is_kept = |group: &str, resource: &str| {
+            !group.ends_with("authentication.k8s.io")
+                && !group.ends_with("authorization.k8s.io")
+                && !["leases", "serviceaccounts"].contains(&resource)
+        };
+        Ok(counted(&self.metrics().await?, is_kept))
     }
 
     /// How many requests the API server was asked so far, without those for its metrics.
@@ -487,8 +502,8 @@ pub(super) async fn until(what: &str, check: impl AsyncFn() -> Result<bool>) -> 
     Ok(Instant::now())
 }
 
-/// Sums the carried out writes of drover's kinds, by resource, of what the API server counts.
-fn counted(metrics: &str) -> Writes {
+/// Sums the carried out writes of these groups and resources, by resource, of what the API server counts.
+fn counted(metrics: &str, is_meant: impl Fn(&str, &str) -> bool) -> Writes {
     let mut writes = Writes::new();
     let label = |line: &str, name: &str| {
         let (_, rest) = line.split_once(&format!("{name}=\""))?;
@@ -498,10 +513,10 @@ fn counted(metrics: &str) -> Writes {
         let is_write = label(line, "verb")
             .is_some_and(|verb| ["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb.as_str()));
         let is_done = label(line, "code").is_some_and(|code| code.starts_with('2'));
-        if !is_write || !is_done || label(line, "group").as_deref() != Some(drover_api::GROUP) {
-            continue;
+        let (group, resource) = (label(line, "group").unwrap_or_default(), label(line, "resource").unwrap_or_default());
+        if is_write && is_done && is_meant(&group, &resource) {
+            *writes.entry(resource).or_default() += value(line);
         }
-        *writes.entry(label(line, "resource").unwrap_or_default()).or_default() += value(line);
     }
     writes
 }

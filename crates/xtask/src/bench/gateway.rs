@@ -11,14 +11,14 @@ use drover_testkit::control_plane::Role;
 use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
 use futures::{AsyncBufRead, AsyncBufReadExt as _, Stream, StreamExt as _};
-use kube::api::{ListParams, PostParams};
+use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Barrier, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::args::BenchArgs;
-use super::cluster::{Cluster, NAMESPACE, now, with_cluster};
+use super::cluster::{Cluster, now, with_cluster};
 use super::cluster_stage::until;
 use super::door::{Door, trusted};
 use super::idle_tunnels::IdleTunnels;
@@ -34,8 +34,8 @@ const EACH: usize = 20;
 /// A user has at most 128 streams at a replica.
 const USERS: usize = 8;
 /// How long something is looked at, and how long it is left alone before.
-const WATCHED: Duration = Duration::from_secs(20);
-const SETTLED: Duration = Duration::from_secs(5);
+pub(super) const WATCHED: Duration = Duration::from_secs(20);
+pub(super) const SETTLED: Duration = Duration::from_secs(5);
 /// Tunnels, unless `--count` says otherwise.
 const TUNNELS: usize = 5000;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<Str
 }
 
 /// Each connection is a file, here and in what is started from here.
-fn raise_files() -> Result<()> {
+pub(super) fn raise_files() -> Result<()> {
     let mut files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     files.current = files.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files).context("raising the limit of open files")
@@ -96,19 +96,7 @@ impl Scene<'_> {
             .create(&PostParams::default(), &job)
             .await
             .with_context(|| format!("creating {name}"))?;
-        let allocations = self.cluster.api("Allocation");
-        let running = async || {
-            let all = allocations.list(&ListParams::default()).await.context("listing allocations")?;
-            let text = |data: &Value, pointer: &str| data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-            let found = all.items.into_iter().find(|alloc| {
-                text(&alloc.data, "/spec/jobName").as_deref() == Some(name)
-                    && text(&alloc.data, "/status/clientStatus").as_deref() == Some("running")
-            });
-            anyhow::Ok(found.and_then(|alloc| alloc.metadata.name))
-        };
-        until(&format!("{name} runs"), async || Ok(running().await?.is_some())).await?;
-        let alloc = running().await?.context("an allocation that ran does no longer")?;
-        Ok(format!("/apis/subresources.drover.dev/v1alpha1/namespaces/{NAMESPACE}/allocations/{alloc}"))
+        self.cluster.running(name).await
     }
 
     /// A large log: how fast it comes from the gateway, and by way of the API server.
@@ -288,7 +276,7 @@ async fn rate(client: &kube::Client, log: &str) -> Result<f64> {
 }
 
 /// Part of a core that a process uses for a while.
-async fn fraction(process: ProcessId, time: Duration) -> f64 {
+pub(super) async fn fraction(process: ProcessId, time: Duration) -> f64 {
     let (began, before) = (Instant::now(), process.cpu_time());
     tokio::time::sleep(time).await;
     process.cpu_time().saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64()

@@ -70,7 +70,7 @@ impl IdleTunnels {
 }
 
 /// Makes a node, and a token by which its agent shows a gateway which one it is.
-async fn token_of_node(client: &kube::Client, name: &str) -> Result<String> {
+pub(super) async fn token_of_node(client: &kube::Client, name: &str) -> Result<String> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = serde_json::from_value(json!({ "metadata": { "name": name }, "spec": { "unschedulable": true } }))?;
     nodes.create(&PostParams::default(), &node).await.with_context(|| format!("creating node {name}"))?;

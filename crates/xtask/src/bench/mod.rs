@@ -18,6 +18,7 @@ mod idle_tunnels;
 mod nomad_api;
 mod report;
 mod scheduler;
+mod secrets;
 mod start;
 mod status;
 mod volumes;

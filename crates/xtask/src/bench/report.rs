@@ -87,6 +87,11 @@ fn targets(name: BenchName) -> &'static [FigureTarget] {
             ("tunnelsGatewayRssBytes", AtMost(250_000_000.0)),
             ("tunnelsGatewayCpuFraction", AtMost(0.02)),
         ],
+        BenchName::Secrets => &[
+            ("secretToFileP99Seconds", AtMost(1.0)),
+            ("gatewayRssBytes", AtMost(150_000_000.0)),
+            ("writes", AtMost(0.0)),
+        ],
         BenchName::Volumes => &[
             ("writesPerReleasedClaim", AtMost(3.0)),
             ("callsInFlightPerPlugin", AtMost(1.0)),
