@@ -45,7 +45,7 @@ use crate::remote_disks::{GatewayDisks, NoRemoteDisks, RemoteDisks};
 use crate::renderer::HelperRenderer;
 use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
-use crate::socket::Server;
+use crate::socket::{FolderNews, Server};
 use crate::state::{Flaws, Saved, StateStore};
 use crate::task_api::{GatewayApis, NoTaskApis, TaskApis};
 use crate::values::{NoValues, ValueKeeper, ValueRequests, Values};
@@ -208,6 +208,20 @@ fn task_users(config: &AgentConfig, saved: &Saved, state: &StateStore) -> TaskUs
     TaskUsers::new(config.drivers.exec.uid_range, saved.task_users.clone(), state.clone(), &config.alloc_dir)
 }
 
+/// What says when folders change; none: the kernel has no more descriptors for that.
+fn follow_folders(stop: &CancellationToken, loops: &mut JoinSet<()>) -> Option<FolderNews> {
+    match FolderNews::open() {
+        Ok((news, signs)) => {
+            loops.spawn(until(stop.clone(), signs));
+            Some(news)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "logs that are followed are looked at again and again");
+            None
+        }
+    }
+}
+
 /// What comes from the gateway, where the configuration knows one.
 struct GatewayParts {
     values: Arc<dyn Values>,
@@ -319,10 +333,10 @@ async fn serve<S: Store>(
     loops.spawn(until(stop.clone(), tell_problems(health, offer.problems, facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
-    let users = task_users(&config, &saved, &state);
     let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
     let GatewayParts { values, api, disks } = GatewayParts::begin(&config, &store, &stop, &mut loops);
     let server = Server {
+        news: follow_folders(&stop, &mut loops),
         directory: directory.clone(),
         reports: reports.clone(),
         clock: Arc::clone(&clock),
@@ -350,7 +364,7 @@ async fn serve<S: Store>(
             devices,
             disk: Arc::new(HostDisk { limits: config.gc.limits() }),
             disks,
-            users,
+            users: task_users(&config, &saved, &state),
             fingerprint: facts.print,
             host_env,
             prober: Arc::new(HostProber::default()),

@@ -35,7 +35,7 @@ pub use mounts::{is_mount_point, unmount_below};
 pub use sandbox::{
     CAPABILITIES, EnterPlan, FirstArgument, Word, held_capabilities, is_limit, missing_mounts, permitted_calls,
 };
-pub use sys::watch_terminal;
+pub use sys::{watch_owned, watch_terminal};
 
 pub use launch::{LaunchError, Launcher, detach};
 pub use sandbox::{enter, run as sandbox};

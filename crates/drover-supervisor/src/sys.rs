@@ -178,8 +178,11 @@ pub(super) fn inherited(raw: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Watches a descriptor that only the watch owns.
-pub(super) fn watch_owned(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Watches for reading a descriptor that only the watch owns.
+///
+/// # Errors
+/// When the kernel cannot watch it.
+pub fn watch_owned(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is open as long as it lives, and the AsyncFd owns it.
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(io::Error::from)
 }

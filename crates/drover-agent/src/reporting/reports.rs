@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::Allocation;
-use drover_api::allocation::ClientStatus;
+use drover_api::allocation::{ClientStatus, TaskRunState};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -286,6 +286,16 @@ impl Reports {
     /// Forgets an allocation.
     pub(crate) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
+    }
+
+    /// Whether nothing more can come from a task: it is dead, or its allocation unknown.
+    pub(crate) fn is_dead(&self, uid: &str, task: &str) -> bool {
+        let entries = self.lock();
+        let entry = entries.by_uid.get(uid);
+        let newest =
+            entry.and_then(|it| [&it.pending, &it.sending, &it.acknowledged].into_iter().find_map(Option::as_ref));
+        let is_dead = |report: &Report| report.task_states.get(task).is_some_and(|it| it.state == TaskRunState::Dead);
+        newest.is_none_or(is_dead)
     }
 
     /// The newest report of an allocation, sent or not.

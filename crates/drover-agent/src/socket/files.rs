@@ -109,6 +109,11 @@ impl Files {
         Ok(FileInfo { content_type, ..info(name, &metadata) })
     }
 
+    /// Opens a directory, to be followed.
+    pub(crate) fn folder(&self, path: &str) -> Result<OwnedFd, FileError> {
+        self.open_beneath(path, OFlags::PATH | OFlags::DIRECTORY, Exposure::Name)
+    }
+
     /// Lists a directory, sorted by name. What vanishes meanwhile is left out.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<FileInfo>, FileError> {
         let fd = self.open_beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, Exposure::Name)?;
@@ -186,7 +191,11 @@ impl Reader {
 
     /// The next bytes, at most `limit`; none at the end. A file that was cut short begins again.
     pub(crate) fn next(&mut self, limit: u64) -> io::Result<Vec<u8>> {
-        if self.file.metadata()?.len() < self.at {
+        let size = self.file.metadata()?.len();
+        if size == self.at && size > 0 {
+            return Ok(Vec::new());
+        }
+        if size < self.at {
             self.at = self.file.seek(SeekFrom::Start(0))?;
         }
         let most = usize::try_from(limit).unwrap_or(usize::MAX).min(MAX_DATA_BYTES);

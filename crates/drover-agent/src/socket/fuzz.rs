@@ -78,6 +78,7 @@ fn server() -> (Server, tempfile::TempDir) {
     let (state, (facts, _unread)) = (MemoryState::default().store(), mpsc::channel(64));
     let fixed = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
     let server = Server {
+        news: None,
         directory,
         reports,
         clock: Arc::new(SystemClock),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::files::{FileError, Files};
+use super::folder_news::{FolderNews, FollowedFolder};
 use drover_socket::protocol::{LogStream, Origin};
 
 /// Where reading begins: a file's number and a position in it.
@@ -21,6 +22,19 @@ fn name(stream: LogStream) -> &'static str {
     match stream {
         LogStream::Stdout => "stdout",
         LogStream::Stderr => "stderr",
+    }
+}
+
+/// The folder of all output, followed from now on; none: it cannot be, and is looked at again and again.
+pub(crate) fn followed(files: &Files, news: &FolderNews) -> Option<FollowedFolder> {
+    let followed = files.folder("alloc/logs").map(|folder| news.follow(&folder));
+    match followed {
+        Ok(Ok(followed)) => Some(followed),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "a log's folder cannot be followed");
+            None
+        }
+        Err(_) => None,
     }
 }
 

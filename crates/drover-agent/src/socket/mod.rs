@@ -14,6 +14,7 @@
 mod caller;
 mod exec;
 mod files;
+mod folder_news;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
 mod logs;
@@ -21,6 +22,7 @@ mod server;
 mod wire;
 
 pub(crate) use caller::Caller;
+pub(crate) use folder_news::FolderNews;
 #[cfg(feature = "fuzzing")]
 pub(crate) use fuzz::fuzz;
 pub(crate) use server::Server;

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drover_api::allocation::TaskRunState;
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
 use serde_json::json;
@@ -19,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{Caller, CallerError};
 use super::exec;
 use super::files::{FileError, Files, Reader};
+use super::folder_news::{FolderNews, FollowedFolder};
 use super::logs::{self, LogPosition};
 use super::wire::{Incoming, Outgoing};
 use crate::allocations::commands::{AllocCommand, RestartScope};
@@ -44,6 +44,12 @@ use drover_supervisor::protocol::Handle;
 const MAX_CONNECTIONS: usize = 64;
 /// How often a followed log is looked at.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+/// How often it is looked as soon as something has come: what ends a log follows on its last line.
+const LOOKS_AFTER_NEWS: u32 = 10;
+/// How often it is asked whether a silent log is over.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// After how many of these times it is looked whatever is told.
+const LOOK_ANYWAY_AFTER: u32 = 10;
 /// The shortest time between samples of statistics.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// How long the first picture waits for tasks that have not told what they use.
@@ -63,6 +69,8 @@ pub(crate) struct Server {
     pub(crate) clock: SharedClock,
     pub(crate) meta: MetaHandle,
     pub(crate) volumes: Volumes,
+    /// Says when folders change; none: they are looked at again and again.
+    pub(crate) news: Option<FolderNews>,
     /// The folder of the allocations.
     pub(crate) alloc_dir: PathBuf,
     pub(crate) stop: CancellationToken,
@@ -389,7 +397,9 @@ impl Server {
             None => logs::walk(&sizes, at.origin, at.offset),
         };
         let mut place = place.ok_or_else(missing)?;
+        let mut looks = Looks::of(self.news.as_ref().and_then(|news| logs::followed(&files, news)));
         loop {
+            looks.begin();
             // Asked before the last look at the files: what was written until then is still sent.
             let is_over = !log.follow || self.is_dead(log);
             place = send_from(&files, log, place, to).await?;
@@ -398,17 +408,14 @@ impl Server {
             match next {
                 Some(index) => place = LogPosition { index, offset: 0 },
                 None if is_over => return Ok(Answer::Done),
-                None => tokio::time::sleep(FOLLOW_EVERY).await,
+                None => looks.next(|| self.is_dead(log)).await,
             }
         }
     }
 
     /// Whether nothing more can come from the task.
     fn is_dead(&self, log: &Log) -> bool {
-        match self.reports.latest(&log.uid) {
-            Some(report) => report.task_states.get(&log.task).is_some_and(|it| it.state == TaskRunState::Dead),
-            None => true,
-        }
+        self.reports.is_dead(&log.uid, &log.task)
     }
 
     /// Sends what the tasks use: once, as soon as each has told or has had its time, or again and again.
@@ -446,6 +453,49 @@ fn scope(task: Option<String>, all_tasks: bool) -> Result<RestartScope, RequestR
         (Some(task), false) => Ok(RestartScope::Task(task)),
         (None, true) => Ok(RestartScope::All),
         (None, false) => Ok(RestartScope::Running),
+    }
+}
+
+/// When a log is looked at again: at a pace while something comes, and else when its folder has changed.
+struct Looks {
+    folder: Option<FollowedFolder>,
+    quick: u32,
+}
+
+impl Looks {
+    fn of(folder: Option<FollowedFolder>) -> Self {
+        Self { folder, quick: LOOKS_AFTER_NEWS }
+    }
+
+    /// Now it is looked.
+    fn begin(&mut self) {
+        if let Some(folder) = &mut self.folder {
+            folder.is_known();
+        }
+    }
+
+    /// Waits until the next look.
+    async fn next(&mut self, is_over: impl Fn() -> bool) {
+        let Some(folder) = self.folder.as_mut().filter(|_| self.quick == 0) else {
+            self.quick = self.quick.saturating_sub(1);
+            return tokio::time::sleep(FOLLOW_EVERY).await;
+        };
+        for _ in 0..LOOK_ANYWAY_AFTER {
+            tokio::select! {
+                biased;
+                is_there = folder.changed() => {
+                    if !is_there {
+                        self.folder = None;
+                    }
+                    self.quick = LOOKS_AFTER_NEWS;
+                    return;
+                }
+                () = tokio::time::sleep(ASK_EVERY) => {}
+            }
+            if is_over() {
+                return;
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::folder_news::FolderNews;
 use super::{Caller, Server};
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
@@ -67,7 +68,10 @@ impl Agent {
         serving.spawn(async move { while told.recv().await.is_some() {} });
         let (reports, stop) = (Reports::default(), CancellationToken::new());
         reports.observe(UID, Arc::new(Allocation::new("web-g-0", AllocationSpec::default())));
+        let (news, signs) = FolderNews::open().expect("a descriptor");
+        serving.spawn(signs);
         let server = Server {
+            news: Some(news),
             directory: directory.clone(),
             reports: reports.clone(),
             clock: Arc::new(SystemClock),

@@ -70,10 +70,11 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
     let scene = Scene { cluster, door, users, gateway, agent };
 
     let mut row = Map::new();
+    // First: what others have needed for a while stays the gateway's.
+    row.extend(scene.tunnels(agents, args.count.unwrap_or(TUNNELS), progress).await?);
     row.extend(scene.reads(progress).await?);
     row.extend(scene.follows(progress).await?);
     row.extend(scene.waits(progress).await?);
-    row.extend(scene.tunnels(agents, args.count.unwrap_or(TUNNELS), progress).await?);
     Ok(row)
 }
 
@@ -229,6 +230,8 @@ async fn delays(
     mut lines: impl Stream<Item = io::Result<String>> + Unpin,
     mut over: watch::Receiver<bool>,
 ) -> Result<Vec<f64>> {
+    // What was written while others were still on their way has waited for them.
+    let since = now();
     let mut all = Vec::new();
     loop {
         let line = tokio::select! {
@@ -237,6 +240,9 @@ async fn delays(
             line = lines.next() => line.context("a log has ended")?.context("a log broke off")?,
         };
         let written: i128 = line.parse().with_context(|| format!("{line:?} is no time"))?;
+        if written < since.as_nanosecond() {
+            continue;
+        }
         let took = now().as_nanosecond().saturating_sub(written);
         all.push(Duration::from_nanos(u64::try_from(took).unwrap_or_default()).as_secs_f64());
     }
