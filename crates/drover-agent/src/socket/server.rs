@@ -47,9 +47,9 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often it is looked as soon as something has come: what ends a log follows on its last line.
 const LOOKS_AFTER_NEWS: u32 = 10;
 /// How often it is asked whether a silent log is over.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASK_EVERY: Duration = Duration::from_secs(2);
 /// After how many of these times it is looked whatever is told.
-const LOOK_ANYWAY_AFTER: u32 = 10;
+const LOOK_ANYWAY_AFTER: u32 = 5;
 /// The shortest time between samples of statistics.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// How long the first picture waits for tasks that have not told what they use.
