@@ -1,7 +1,7 @@
 //! Says when something in a folder changes, so that who waits for that need not look again and again.
 //!
 //! Input: folders that are held open. Output: a sign for each, when a file in it is written, made, renamed or deleted.
-//! One descriptor of the kernel's inotify for all; whoever follows the same folder shares what the kernel keeps for it.
+//! One descriptor of the kernel's inotify for all; those who follow the same folder share what the kernel keeps for it.
 //! A sign is a hint: the kernel drops some when too many come, and a folder that is replaced by another one is silent.
 
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ const READ_BYTES: usize = 16 * 1024;
 
 /// The signs of all folders that are followed; clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct FolderNews(Arc<Followed>);
+pub(crate) struct FolderNews(Arc<FolderTable>);
 
 #[derive(Debug)]
-struct Followed {
+struct FolderTable {
     inotify: OwnedFd,
     /// By the kernel's number.
     folders: Mutex<BTreeMap<i32, watch::Sender<()>>>,
@@ -49,7 +49,7 @@ impl FolderNews {
     pub(crate) fn open() -> io::Result<(Self, impl Future<Output = ()>)> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let read = inotify.try_clone()?;
-        let news = Self(Arc::new(Followed { inotify, folders: Mutex::default() }));
+        let news = Self(Arc::new(FolderTable { inotify, folders: Mutex::default() }));
         let signs = news.clone().hand_on(read);
         Ok((news, signs))
     }
