@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::args::{BenchArgs, BenchName};
-use super::cluster_stage::until;
+use super::waiting::until;
 use crate::interruption::unless_interrupted;
 use crate::up::{Session, UpArgs};
 

@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
+use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since};
 use super::report::percentile;
+use super::waiting::until;
 use crate::interruption::unless_interrupted;
 
 /// Nodes while jobs are placed, and allocations of each job.

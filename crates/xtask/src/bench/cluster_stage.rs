@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use drover_testkit::cargo;
 use drover_testkit::cargo::Profile;
 use drover_testkit::control_plane::{
@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
+use super::waiting::until;
 
 /// Requests of ours that are under way at the same time.
 pub(super) const CLIENTS: usize = 32;
@@ -37,8 +38,6 @@ const CONFIG: &str = "heartbeat: {grace: 60s}\n";
 /// lines are kept for longer than by default.
 const GATEWAY_CONFIG: &str = "names: [localhost]\nusers: 127.0.0.1:0\nagents: 127.0.0.1:0\napiService: false\n\
                               events: {buffer: 2000}\n";
-/// Nothing is waited for longer than that.
-pub(super) const PATIENCE: Duration = Duration::from_mins(5);
 /// How long it may take until nothing is written any more: what no client waits for is written slowly.
 const QUIET: Duration = Duration::from_mins(30);
 
@@ -488,18 +487,6 @@ fn identity(number: usize) -> String {
 
 fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, kind))
-}
-
-/// Waits for what must happen; returns when it was seen.
-pub(super) async fn until(what: &str, check: impl AsyncFn() -> Result<bool>) -> Result<Instant> {
-    let deadline = Instant::now() + PATIENCE;
-    while !check().await? {
-        if Instant::now() > deadline {
-            bail!("it did not happen within {} s that {what}", PATIENCE.as_secs());
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Ok(Instant::now())
 }
 
 /// Sums the carried out writes of these groups and resources, by resource, of what the API server counts.

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, paced, since, until};
+use super::cluster_stage::{CLIENTS, Stage, Writes, cpu_nanos, paced, since};
+use super::waiting::{PATIENCE, until};
 use crate::interruption::unless_interrupted;
 
 /// How many roll-outs are under way in each row.

@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::cluster_stage::until;
+use super::waiting::until;
 
 /// Tokens of so many users who may do all.
 pub(super) async fn trusted(client: &kube::Client, n_users: usize) -> Result<Vec<String>> {

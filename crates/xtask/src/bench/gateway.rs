@@ -19,10 +19,10 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::{Cluster, now, with_cluster};
-use super::cluster_stage::until;
 use super::door::{Door, trusted};
 use super::idle_tunnels::IdleTunnels;
 use super::report::{percentile, warm_median};
+use super::waiting::until;
 
 /// What the large log holds.
 const LOG_BYTES: u32 = 1 << 30;

@@ -22,6 +22,7 @@ mod secrets;
 mod start;
 mod status;
 mod volumes;
+mod waiting;
 
 pub use args::{BenchArgs, BenchName};
 pub use command::run;

@@ -20,10 +20,11 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Gateway, Stage, paced, until};
+use super::cluster_stage::{CLIENTS, Gateway, Stage, paced};
 use super::door::{Door, trusted, url};
 use super::report::{percentile, warm_median};
 use super::status;
+use super::waiting::until;
 use crate::interruption::unless_interrupted;
 
 /// Allocations of the job that is looked at, unless `--count` says otherwise.

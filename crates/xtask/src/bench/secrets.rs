@@ -18,12 +18,13 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::{Cluster, NAMESPACE, with_cluster};
-use super::cluster_stage::{CLIENTS, Stage, since, until};
+use super::cluster_stage::{CLIENTS, Stage, since};
 use super::door::{Door, trusted};
 use super::gateway::{SETTLED, WATCHED, fraction, raise_files};
 use super::idle_tunnels::token_of_node;
 use super::report::percentile;
 use super::status;
+use super::waiting::until;
 use crate::interruption::unless_interrupted;
 
 /// How often a Secret is changed whose value is waited for.

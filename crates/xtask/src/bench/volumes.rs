@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, PATIENCE, Stage, cpu_nanos, node_name, since, until};
+use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since};
+use super::waiting::{PATIENCE, until};
 use crate::interruption::unless_interrupted;
 
 /// How many volumes there are in each row.
