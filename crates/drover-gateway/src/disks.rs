@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drover_api::{Allocation, JobVersion, names};
+use drover_api::{Allocation, JobVersion};
 use drover_core::ephemeral_disk::{self, DiskSource};
 use drover_socket::client::{Replies, Reply};
 use drover_socket::disks::{DISK_PATIENCE, DiskAsk};
@@ -19,6 +19,7 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 
 use crate::answers::Refusal;
+use crate::placed;
 use crate::tunnels::{Nodes, Place};
 
 /// How long the API server may take.
@@ -135,16 +136,11 @@ impl Disks {
     }
 
     async fn read(&self, ask: &DiskAsk) -> kube::Result<(Option<Allocation>, Option<JobVersion>, Option<Allocation>)> {
+        let (allocation, version) = placed::read(&self.client, &ask.namespace, &ask.allocation).await?;
+        let replaced = allocation.as_ref().map_or("", |it| &it.spec.previous_allocation);
         let allocations: Api<Allocation> = Api::namespaced(self.client.clone(), &ask.namespace);
-        let Some(allocation) = allocations.get_opt(&ask.allocation).await? else { return Ok((None, None, None)) };
-        let versions: Api<JobVersion> = Api::namespaced(self.client.clone(), &ask.namespace);
-        let name = names::job_version_name(&allocation.spec.job_name, allocation.spec.job_version);
-        let version = versions.get_opt(&name).await?;
-        let previous = match allocation.spec.previous_allocation.as_str() {
-            "" => None,
-            name => allocations.get_opt(name).await?,
-        };
-        Ok((Some(allocation), version, previous))
+        let previous = if replaced.is_empty() { None } else { allocations.get_opt(replaced).await? };
+        Ok((allocation, version, previous))
     }
 }
 

@@ -22,6 +22,7 @@ mod disks;
 mod identities;
 mod limits;
 mod nomad;
+mod placed;
 mod replies;
 mod reviews;
 mod run;

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use drover_api::value_object::ValueObject;
-use drover_api::{Allocation, JobVersion, names};
+use drover_api::{Allocation, JobVersion};
 use drover_core::task::secret::{PermitError, permit};
 use drover_core::task::standing::StandingError;
-use kube::{Api, Client};
+use kube::Client;
+
+use crate::placed;
 
 /// How long the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +43,7 @@ pub(super) struct Granted {
 
 /// Asks whether a request is granted.
 pub(super) async fn ask(client: &Client, request: &NodeRequest) -> Result<Granted, Denied> {
-    let answer = tokio::time::timeout(TIMEOUT, read(client, request)).await;
+    let answer = tokio::time::timeout(TIMEOUT, placed::read(client, &request.namespace, &request.allocation)).await;
     let (allocation, version) = match answer {
         Ok(Ok(read)) => read,
         Ok(Err(error)) => return Err(Denied::Later(format!("the API server cannot be asked: {error}"))),
@@ -53,12 +55,4 @@ pub(super) async fn ask(client: &Client, request: &NodeRequest) -> Result<Grante
         return Err(no(StandingError::NoAllocation.into()));
     };
     Ok(Granted { allocation, version })
-}
-
-async fn read(client: &Client, request: &NodeRequest) -> kube::Result<(Option<Allocation>, Option<JobVersion>)> {
-    let allocations: Api<Allocation> = Api::namespaced(client.clone(), &request.namespace);
-    let Some(allocation) = allocations.get_opt(&request.allocation).await? else { return Ok((None, None)) };
-    let versions: Api<JobVersion> = Api::namespaced(client.clone(), &request.namespace);
-    let name = names::job_version_name(&allocation.spec.job_name, allocation.spec.job_version);
-    Ok((Some(allocation), versions.get_opt(&name).await?))
 }
