@@ -48,7 +48,7 @@ pub(crate) trait Disk: Debug + Send + Sync {
         to: &AllocDir,
         kept: KeptDisk,
         pieces: mpsc::Receiver<DiskPiece>,
-    ) -> BoxFuture<'static, Result<Written, String>>;
+    ) -> BoxFuture<'static, Result<Written, ReceiveError>>;
     /// Takes the allocation's directory away, however long that takes: no other work waits for it.
     fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>>;
     /// Takes the FIFOs of an allocation's output away.
@@ -74,8 +74,22 @@ pub(crate) struct KeptDisk {
     pub(crate) reserved: u64,
 }
 
-/// Why a disk was not received of which not all has come.
-pub(crate) const NOT_ALL: &str = "not all of it has come";
+/// Why a disk was not received.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    /// It ended before its end: who sends it knows why.
+    #[error("not all of it has come")]
+    NotAll,
+    /// It cannot be taken.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for ReceiveError {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
 
 /// The machine's disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,11 +141,11 @@ impl Disk for HostDisk {
         to: &AllocDir,
         kept: KeptDisk,
         pieces: mpsc::Receiver<DiskPiece>,
-    ) -> BoxFuture<'static, Result<Written, String>> {
+    ) -> BoxFuture<'static, Result<Written, ReceiveError>> {
         let (to, limits) = (to.clone(), self.limits);
         async move {
             let received = tokio::task::spawn_blocking(move || receive(&to, (&kept, &limits), pieces)).await;
-            received.unwrap_or_else(|error| Err(format!("it broke off: {error}")))
+            received.unwrap_or_else(|error| Err(format!("it broke off: {error}").into()))
         }
         .boxed()
     }
@@ -244,7 +258,7 @@ fn receive(
     to: &AllocDir,
     (kept, limits): (&KeptDisk, &GarbageLimits),
     pieces: mpsc::Receiver<DiskPiece>,
-) -> Result<Written, String> {
+) -> Result<Written, ReceiveError> {
     let stage = AllocDir::new(to.root(), ARRIVING);
     let cannot = |error: io::Error| format!("directory {} cannot be made: {error}", stage.root().display());
     removal::remove(stage.root()).map_err(cannot)?;
@@ -254,7 +268,8 @@ fn receive(
         move_kept(&stage, to, &kept.tasks);
     }
     let removed = removal::remove(stage.root());
-    removed.map_err(|error| format!("directory {} is left: {error}", stage.root().display())).and(written)
+    removed.map_err(|error| format!("directory {} is left: {error}", stage.root().display()))?;
+    written
 }
 
 fn make_stage(to: &AllocDir, stage: &AllocDir, tasks: &[String]) -> io::Result<Place> {
@@ -273,16 +288,16 @@ fn write_pieces(
     kept: &KeptDisk,
     has_more: &dyn Fn() -> bool,
     mut pieces: mpsc::Receiver<DiskPiece>,
-) -> Result<Written, String> {
+) -> Result<Written, ReceiveError> {
     let mut writer = DiskWriter::new(stage, &kept.tasks, Room { reserved: kept.reserved, has_more });
     while let Some(piece) = pieces.blocking_recv() {
         match piece {
             DiskPiece::Entry(entry) => writer.entry(entry)?,
             DiskPiece::Data(bytes) => writer.data(&bytes)?,
-            DiskPiece::End => return writer.end(),
+            DiskPiece::End => return Ok(writer.end()?),
         }
     }
-    Err(NOT_ALL.to_owned())
+    Err(ReceiveError::NotAll)
 }
 
 /// Moves what a sticky disk keeps.

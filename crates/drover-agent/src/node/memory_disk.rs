@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::alloc_dir::{AllocDir, DirError, TaskFolder};
 use super::beneath::Owner;
-use super::disk::{Disk, KeptDisk};
+use super::disk::{Disk, KeptDisk, ReceiveError};
 use super::disk_reader::DiskPiece;
 use super::disk_writer::Written;
 use super::task_file::{NewFile, TaskFile};
@@ -93,7 +93,7 @@ impl Disk for MemoryDisk {
         _: &AllocDir,
         _: KeptDisk,
         _: mpsc::Receiver<DiskPiece>,
-    ) -> BoxFuture<'static, Result<Written, String>> {
+    ) -> BoxFuture<'static, Result<Written, ReceiveError>> {
         std::future::ready(Ok(Written::default())).boxed()
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::hook_error::AllocHookError;
 use crate::allocations::plan::AllocPlan;
 use crate::node::alloc_dir::{AllocDir, TaskFolder};
-use crate::node::disk::KeptDisk;
+use crate::node::disk::{KeptDisk, ReceiveError};
 use crate::node::disk_writer::Written;
 use crate::remote_disks::DiskFault;
 use crate::reporting::events::Reason;
@@ -104,8 +104,7 @@ async fn fetch(plan: &AllocPlan, allocation: &Allocation, dir: &AllocDir) -> Res
         (Ok(()), Ok(written)) => Ok(written),
         // Who fetches ends early when nothing is taken any more, and who writes when nothing comes: the one that is
         // to blame is whom the other has not stopped.
-        (Err(fault), Err(reason)) if reason == crate::node::disk::NOT_ALL => Err(fault),
-        (_, Err(reason)) => Err(DiskFault { reason, is_final: true }),
-        (Err(fault), Ok(_)) => Err(fault),
+        (Err(fault), Ok(_) | Err(ReceiveError::NotAll)) => Err(fault),
+        (_, Err(error)) => Err(DiskFault { reason: error.to_string(), is_final: true }),
     }
 }

@@ -41,7 +41,7 @@ impl World {
         }
         drop(tell);
         let kept = KeptDisk { tasks: vec!["web".to_owned(), "log".to_owned()], reserved };
-        HostDisk { limits }.receive(&self.new, kept, pieces).await
+        HostDisk { limits }.receive(&self.new, kept, pieces).await.map_err(|error| error.to_string())
     }
 }
 
