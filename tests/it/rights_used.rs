@@ -114,7 +114,7 @@ const USES: &[Use] = &[
     ("gateway", "authentication.k8s.io", "tokenreviews", "create", REVIEWS, "self.tokens.create("),
     ("gateway", "authorization.k8s.io", "subjectaccessreviews", "create", REVIEWS, "self.accesses.create("),
     ("gateway", DROVER, "allocations", "get", "crates/drover-gateway/src/api/allocations.rs", "allocations.get_opt("),
-    ("gateway", DROVER, "jobversions", "get", "crates/drover-gateway/src/values/permits.rs", "versions.get_opt("),
+    ("gateway", DROVER, "jobversions", "get", "crates/drover-gateway/src/placed.rs", "versions.get_opt("),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "get", KEEPER, "services.get_opt(API_SERVICE)"),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "list watch", KEEPER, "watch_object(services, API_SERVICE)"),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "patch", KEEPER, "services.patch(API_SERVICE"),

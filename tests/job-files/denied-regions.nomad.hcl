@@ -2,7 +2,6 @@
 # Ends: denied
 # Names: spec.multiregion
 # Names: spec.update.stagger
-# Names: spec.groups[0].ephemeralDisk.migrate
 # Names: spec.groups[0].services[0].addressMode
 # Names: spec.groups[0].services[0].meta
 # Names: spec.groups[0].services[0].checks[0].addressMode

@@ -159,7 +159,8 @@ async fn changes_of_two_kinds_come_in_the_order_of_their_versions() {
     let mut lines = scene.subscribe("topic=Node&topic=CSIVolume&namespace=shop").await.expect("a stream");
     assert_eq!(next(&mut lines).await, "{}");
     scene.intake.take(&[volume("shop", "b", 8)], &World::default());
-    tokio::time::advance(Duration::from_millis(20)).await;
+    // Less than a change waits for others.
+    tokio::time::advance(Duration::from_millis(10)).await;
     scene.happen(&[node(7), volume("farm", "c", 6)]).await;
     assert_eq!((next(&mut lines).await, next(&mut lines).await), ("7 u".to_owned(), "8 b".to_owned()));
     // One that comes later still has an index of its own.
