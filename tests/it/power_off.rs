@@ -40,9 +40,12 @@ fn on(node: &str, job: &Value) -> Value {
     job
 }
 
+/// Soon, and late enough that a node which is only slow is not missed.
+const TTL: Settings = Settings { ttl_and_grace: 5, lease: 2, request_timeout: None };
+
 /// Two nodes with the driver, and a volume for one writer, which is on the first.
 async fn start(name: &str, driver: &[String]) -> Disks {
-    let cluster = Cluster::start(name, Settings::SOON).await;
+    let cluster = Cluster::start(name, TTL).await;
     let controller = cluster.controller();
     let disks = Disks::on(cluster, controller, &NODES, driver).await;
     disks.volume("v1", "single-node-writer");

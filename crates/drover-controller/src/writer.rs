@@ -3,11 +3,14 @@
 //! What became of an [`Action`] comes back as a [`Done`]. So many are under way at most that the loop takes nothing in
 //! before some have ended. Must never decide anything.
 
+use std::time::Duration;
+
 use drover_api::{
     Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion, field_manager, finalizer, names,
 };
 use drover_core::ids::ObjectKey;
-use drover_store::{Key, Object, Part, Precondition, Store, found, status_body};
+use drover_store::{Key, Object, Part, Precondition, Store, StoreError, found, status_body};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
@@ -20,6 +23,9 @@ use crate::keys::key_of;
 
 /// Actions under way, above which the loop takes nothing in. A start with ten thousand deployments stays below.
 const MOST_UNDER_WAY: usize = 16 * 1024;
+
+/// When an Event is written again that the API server did not take.
+const REPORT_PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
 
 /// Carries actions out, each as a task of its own.
 #[derive(Debug)]
@@ -56,9 +62,21 @@ impl<S: Store> Writer<S> {
     }
 }
 
+/// Writes an Event; again after a while when the API server does not answer: it is what people look for then. One that
+/// was written although no answer came is there already.
+async fn report<S: Store>(store: &S, event: &Event) -> Result<(), StoreError> {
+    for pause in REPORT_PAUSES {
+        match store.create(event).await {
+            Err(StoreError::Unavailable(_) | StoreError::Timeout(_)) => tokio::time::sleep(pause).await,
+            written => return written.map(|_| ()),
+        }
+    }
+    store.create(event).await.map(|_| ())
+}
+
 pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
     match action {
-        Action::Report(event) => Done::Other("event", store.create(&*event).await.map(|_| ())),
+        Action::Report(event) => Done::Other("event", report(&store, &event).await),
         Action::Prepare(preparation, trigger) => {
             let (job, prepared) = preparation.write(store).await;
             Done::Prepared(job, trigger, Box::new(prepared))

@@ -1,4 +1,4 @@
-//! Connections that come in: accepted, encrypted and served as HTTP/1.1, as many as are allowed.
+//! Connections that come in: accepted, encrypted and served, as many as are allowed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,29 +7,32 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use tower::service_fn;
+use tower::{ServiceExt as _, service_fn};
 
 use crate::answers::Answer;
+use crate::certificates::HTTP2;
 use crate::compression::compressing;
+use crate::http2::{Streams, until_taken};
 
 /// Connections of one listener at a time; more are refused.
 const MAX_CONNECTIONS: usize = 4096;
 /// How long a handshake, and the head of a request, may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of what waits for it.
-const UNSENT_TIMEOUT: Duration = Duration::from_secs(40);
+pub(crate) const UNSENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// When, how often and how many times a quiet connection is probed: a machine that has gone says nothing.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
@@ -37,7 +40,15 @@ const PROBES: u32 = 3;
 /// The pause after a connection that could not be accepted.
 const RETRY: Duration = Duration::from_millis(100);
 /// The largest head of a request: tokens are up to 16 KiB.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEAD_BYTES: u32 = 64 * 1024;
+/// Requests of one connection of HTTP/2 at a time. The API server carries those of all its users, and opens another
+/// connection for more; whoever else may hold no more memory than over as many connections of HTTP/1.1.
+const MAX_STREAMS_OF_PROXY: u32 = 256;
+const MAX_STREAMS: u32 = 16;
+/// How much a request of HTTP/2 may have under way, and how much of its answer may wait to be sent.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same of a connection, for each of the streams that may fill it.
+const CONNECTION_WINDOW_OF_PROXY: u32 = 16 * STREAM_WINDOW;
 
 /// Answers requests of a listener.
 pub(crate) trait Service: Clone + Send + Sync + 'static {
@@ -47,6 +58,11 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
         request: http::Request<Incoming>,
         certificates: Arc<Vec<CertificateDer<'static>>>,
     ) -> impl Future<Output = http::Response<Answer>> + Send;
+
+    /// Whether who has shown these carries the requests of others.
+    fn is_proxy(&self, _certificates: &[CertificateDer<'static>]) -> bool {
+        false
+    }
 }
 
 /// A port that is listened on.
@@ -136,31 +152,82 @@ async fn converse(client: Client, acceptor: TlsAcceptor, service: impl Service, 
         Err(_) => return tracing::debug!("a handshake took too long"),
     };
     let certificates = Arc::new(shown(&stream));
-    let answer = service_fn(|request| {
-        let (service, certificates) = (service.clone(), Arc::clone(&certificates));
-        async move { Ok::<_, std::convert::Infallible>(service.answer(request, certificates).await) }
-    });
-    let answer = TowerToHyperService::new(compressing(answer, is_near));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_TIMEOUT)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), answer)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        biased;
-        ended = &mut connection => Some(ended),
-        () = stop.cancelled() => None,
+    let speech = Speech {
+        is_http2: stream.get_ref().1.alpn_protocol() == Some(HTTP2),
+        is_proxy: service.is_proxy(&certificates),
+        is_near,
     };
-    let ended = if let Some(ended) = ended {
-        ended
-    } else {
-        connection.as_mut().graceful_shutdown();
-        connection.await
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
+    speech.converse(stream, service, certificates, stop).await;
+}
+
+/// How one speaks with a client.
+#[derive(Clone, Copy, Debug)]
+struct Speech {
+    is_http2: bool,
+    is_proxy: bool,
+    is_near: bool,
+}
+
+impl Speech {
+    /// Answers until the client goes, or does nothing for too long. After `stop`, what is under way is answered.
+    async fn converse<S>(
+        self,
+        stream: S,
+        service: impl Service,
+        certificates: Arc<Vec<CertificateDer<'static>>>,
+        stop: CancellationToken,
+    ) where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let streams = Streams::new(UNSENT_TIMEOUT);
+        let answer = service_fn(move |request| {
+            let (service, certificates) = (service.clone(), Arc::clone(&certificates));
+            async move { Ok::<_, std::convert::Infallible>(service.answer(request, certificates).await) }
+        });
+        let answer = compressing(answer, self.is_near);
+        let answer = TowerToHyperService::new(answer.map_response(|answer| answer.map(until_taken)));
+        let server = self.server(streams.clone());
+        let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), answer);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            biased;
+            ended = &mut connection => Some(ended),
+            () = stop.cancelled() => None,
+            () = streams.rest(HANDSHAKE_TIMEOUT), if self.is_http2 => {
+                return tracing::debug!("a connection ended: nothing was asked for");
+            }
+        };
+        let ended = if let Some(ended) = ended {
+            ended
+        } else {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended");
+        }
+    }
+
+    fn server(self, streams: Streams) -> Builder<Streams> {
+        let (n_streams, window) = if self.is_proxy {
+            (MAX_STREAMS_OF_PROXY, CONNECTION_WINDOW_OF_PROXY)
+        } else {
+            (MAX_STREAMS, STREAM_WINDOW)
+        };
+        let mut server = Builder::new(streams);
+        server
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES as usize);
+        server
+            .http2()
+            .max_concurrent_streams(n_streams)
+            .max_header_list_size(MAX_HEAD_BYTES)
+            .max_send_buf_size(STREAM_WINDOW as usize)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(window);
+        if self.is_http2 { server.http2_only() } else { server.http1_only() }
     }
 }
 
@@ -168,3 +235,6 @@ fn shown<S>(stream: &TlsStream<S>) -> Vec<CertificateDer<'static>> {
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     chain.iter().map(|certificate| certificate.clone().into_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,7 @@ mod compression;
 pub mod config;
 mod connections;
 mod disks;
+mod http2;
 mod identities;
 mod limits;
 mod nomad;

@@ -19,7 +19,7 @@ pub const MAX_REPLICAS_BYTES: usize = 16 * 1024;
 pub const NAMESPACE_HEADER: &str = "drover-namespace";
 /// The header of an exchange with its allocation's uid.
 pub const ALLOCATION_HEADER: &str = "drover-allocation";
-/// How often each side tries a tunnel.
+/// How often an agent tries a tunnel through which nothing comes.
 pub const PING_EVERY: Duration = Duration::from_secs(10);
 /// How long the other side may take to answer.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(15);

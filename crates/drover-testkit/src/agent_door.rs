@@ -37,8 +37,17 @@ pub struct AgentDoor {
     at: SocketAddr,
 }
 
-/// By which name agents know it.
-const NAME: &str = "drover-gateway.drover-system.svc";
+/// By which name agents and the API server know it.
+pub(crate) const NAME: &str = "drover-gateway.drover-system.svc";
+
+/// The authorities in a text (PEM).
+pub(crate) fn believed(authorities: &str) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+        roots.add(certificate.context("reading the gateway's authorities")?).context("an authority")?;
+    }
+    Ok(roots)
+}
 
 impl AgentDoor {
     /// At this address, with a certificate of these authorities (PEM).
@@ -46,11 +55,7 @@ impl AgentDoor {
     /// # Errors
     /// When they are none.
     pub fn new(authorities: &str, at: SocketAddr) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
-            roots.add(certificate.context("reading the gateway's authorities")?).context("an authority")?;
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let config = ClientConfig::builder().with_root_certificates(believed(authorities)?).with_no_client_auth();
         Ok(Self { config: Arc::new(config), at })
     }
 

@@ -29,7 +29,7 @@ use serde::Deserialize;
 
 /// When no test has ended for that long, one hangs: none of ours takes as long. It is not counted from the start of the
 /// binary, because the last of many tests may begin late.
-const BINARY_TIMEOUT: Duration = Duration::from_mins(10);
+const BINARY_TIMEOUT: Duration = Duration::from_mins(20);
 /// As long as some take with the numbers of the acceptance tables.
 const LONG_BINARY_TIMEOUT: Duration = Duration::from_hours(3);
 /// What the tests that CI shortens are told, so that they do what the tables say.

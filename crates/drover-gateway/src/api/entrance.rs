@@ -266,4 +266,8 @@ impl Service for Entrance {
             Err(refusal) => refusal.answer(),
         }
     }
+
+    fn is_proxy(&self, certificates: &[CertificateDer<'static>]) -> bool {
+        matches!(self.parts.trust.worth(certificates), Worth::FrontProxy(_))
+    }
 }

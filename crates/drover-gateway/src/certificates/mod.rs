@@ -10,4 +10,4 @@ mod tls;
 
 pub(crate) use keeper::{CERTIFICATE, Keeper, Watched, withdraw};
 pub(crate) use optional::{Believer, OptionalCertificates};
-pub(crate) use tls::{Served, agents_config, provider, users_config};
+pub(crate) use tls::{HTTP2, Served, agents_config, provider, users_config};

@@ -13,6 +13,9 @@ use rustls::{CertificateError, ClientConfig, Error, RootCertStore, ServerConfig,
 
 use super::optional::{Believer, OptionalCertificates};
 
+/// How TLS names HTTP/2.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// What is served and who are believed to be replicas.
 #[derive(Debug)]
 struct Shown {
@@ -116,8 +119,8 @@ fn peers_config(own: Arc<CertifiedKey>, authorities: Arc<RootCertStore>) -> anyh
     Ok(config)
 }
 
-/// For users and the API server: who shows a certificate must show one that `clients` accepts. HTTP/1.1 only, because
-/// an exec is a connection that becomes a WebSocket.
+/// For users and the API server: who shows a certificate must show one that `clients` accepts. The API server
+/// carries its users' requests over HTTP/2; an exec is a connection of HTTP/1.1 that becomes a WebSocket.
 ///
 /// # Errors
 /// When the provider lacks what TLS needs.
@@ -127,6 +130,6 @@ pub(crate) fn users_config(served: Served, clients: Arc<dyn ClientCertVerifier>)
         .context("preparing TLS for users")?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(Arc::new(served));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -9,13 +9,13 @@ use drover_clock::SharedClock;
 use drover_socket::disks::{DISKS_PATH, DISKS_PROTOCOL};
 use drover_socket::executor::Executor;
 use drover_socket::tunnel::{
-    CONNECTION_WINDOW, PING_EVERY, PING_TIMEOUT, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH,
+    CONNECTION_WINDOW, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH,
 };
 use drover_socket::values::{VALUES_PATH, VALUES_PROTOCOL};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,6 +24,7 @@ use super::arrivals::{self, ARRIVALS_PATH, Arrivals};
 use super::registry::{Tunnels, Way};
 use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
 use super::replicas::Fleet;
+use super::silence::Silence;
 use crate::answers::{Answer, Refusal, whole};
 use crate::connections::Service;
 use crate::disks::Disks;
@@ -129,20 +130,17 @@ impl Listener {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
+        let (silence, upgraded) = Silence::of(TokioIo::new(upgraded));
         let opened = http2::Builder::new(self.executor.clone())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(upgraded)
+            .handshake(Box::pin(TokioIo::new(upgraded)))
             .await;
         let (way, connection) = match opened {
             Ok(opened) => opened,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
-        let mut told = std::pin::pin!(self.tell(&node, way.clone()));
+        let mut told = std::pin::pin!(self.tell(&node, way.clone(), &silence));
         let (number, end) = self.parts.tunnels.enter(&node, way);
         tracing::info!(node, "a tunnel is open");
         tokio::select! {
@@ -153,20 +151,29 @@ impl Listener {
                 Ok(()) => tracing::info!(node, "a tunnel has ended"),
                 Err(error) => tracing::info!(node, %error, "a tunnel broke"),
             },
+            () = silence.is_death() => tracing::info!(node, "a tunnel has ended: its agent has gone silent"),
             never = &mut told => match never {},
         }
         self.parts.tunnels.leave(&node, number, self.parts.clock.now());
     }
 
-    /// Tells an agent of the replicas, and of each change. One that does not listen is told of the next one.
-    async fn tell(&self, node: &str, mut way: Way) -> Infallible {
-        let mut news = self.parts.fleet.news();
+    /// Tells an agent of the replicas, and of each change, and once more when it is silent: it has to answer. One that
+    /// does not listen is told of the next one.
+    async fn tell(&self, node: &str, mut way: Way, silence: &Silence) -> Infallible {
+        let (mut news, mut last) = (self.parts.fleet.news(), Replicas::default());
         loop {
-            let next = news.next().await;
-            match tokio::time::timeout(TELL_TIMEOUT, tell(&mut way, &next)).await {
+            tokio::select! {
+                biased;
+                next = news.next() => last = next,
+                () = silence.is_long() => {}
+            }
+            match tokio::time::timeout(TELL_TIMEOUT, tell(&mut way, &last)).await {
                 Ok(Ok(StatusCode::OK)) => {}
                 Ok(Ok(code)) => tracing::debug!(node, %code, "the agent does not want to know the replicas"),
-                Ok(Err(error)) => tracing::debug!(node, error, "the agent was not told of the replicas"),
+                Ok(Err(error)) => {
+                    tracing::debug!(node, error, "the agent was not told of the replicas");
+                    tokio::time::sleep(TELL_TIMEOUT).await;
+                }
                 Err(_) => tracing::debug!(node, "the agent does not listen"),
             }
         }

@@ -17,5 +17,6 @@ pub use audit::{AuditEvent, AuditLog};
 pub use binaries::Binaries;
 pub use component::{Component, Launch, Lifetime, Role};
 pub use credentials::{Account, User};
+pub use front_proxy::dial_as_api_server;
 pub use plane::{ControlPlane, Durability, Options, Place, client_of};
 pub use port::ReservedPort;

@@ -15,6 +15,7 @@ use super::audit::{self, AuditLog};
 use super::binaries::Binaries;
 use super::component::{Component, Launch, Lifetime, Role};
 use super::credentials::{Account, Credentials, User};
+use super::front_proxy::pki;
 use super::port::ReservedPort;
 use crate::process::{ProcessId, Signal};
 use crate::workspace::{last_lines, write_private};
@@ -164,7 +165,7 @@ impl ControlPlane {
         for folder in ["logs", "pki", "certs", "audit", "kubeconfigs"] {
             create_folder(&options.data_dir.join(folder), 0o700)?;
         }
-        let credentials = Credentials::open(&options.data_dir.join("pki"), options.place.accounts())?;
+        let credentials = Credentials::open(&pki(&options.data_dir), options.place.accounts())?;
         write_private(&options.data_dir.join("audit/policy.yaml"), audit::POLICY)?;
         let (address, port) = match &options.place {
             Place::Loopback => {

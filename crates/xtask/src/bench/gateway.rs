@@ -7,10 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use drover_testkit::control_plane::Role;
+use drover_socket::executor::Executor;
+use drover_testkit::control_plane::{Role, dial_as_api_server};
 use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
-use futures::{AsyncBufRead, AsyncBufReadExt as _, Stream, StreamExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Barrier, watch};
@@ -33,6 +38,8 @@ const FOLLOWERS: usize = 1000;
 const EACH: usize = 20;
 /// A user has at most 128 streams at a replica.
 const USERS: usize = 8;
+/// How much the API server, a program in Go, lets come before it is taken, in bytes.
+const API_SERVERS_WINDOW: u32 = 4 << 20;
 /// How long something is looked at, and how long it is left alone before.
 pub(super) const WATCHED: Duration = Duration::from_secs(20);
 pub(super) const SETTLED: Duration = Duration::from_secs(5);
@@ -164,16 +171,24 @@ impl Scene<'_> {
         Ok(row.as_object().cloned().unwrap_or_default())
     }
 
-    /// So many who follow the task, each on a connection of its own.
+    /// So many who follow the task, and whom the API server leads here: as it does, over few connections.
     async fn followers(&self, path: &str) -> Result<Followers> {
         let log = format!("{path}/log?task=t&type=stdout&origin=end&follow=true");
         let are_there = Arc::new(Barrier::new(FOLLOWERS + 1));
         let mut followers = Followers { all: JoinSet::new(), is_over: watch::Sender::new(false) };
+        let mut ways = Vec::new();
+        for _ in 0..USERS {
+            ways.push(self.way().await?);
+        }
         for n in 0..FOLLOWERS {
-            let client = self.door.client(self.users, &self.door.users[n % USERS]).await?;
-            let (log, are_there, over) = (log.clone(), Arc::clone(&are_there), followers.is_over.subscribe());
+            let mut way = ways[n % USERS].clone();
+            let request = for_user(n % USERS, &log)?;
+            let (are_there, over) = (Arc::clone(&are_there), followers.is_over.subscribe());
             followers.all.spawn(async move {
-                let stream = client.request_stream(get(&log)?).await.context("following a log")?;
+                way.ready().await.context("reaching the gateway")?;
+                let answer = way.send_request(request).await.context("following a log")?;
+                ensure!(answer.status().is_success(), "following a log: {}", answer.status());
+                let stream = answer.into_body().into_data_stream().map_err(io::Error::other).into_async_read();
                 are_there.wait().await;
                 if n % EACH == 0 { delays(stream.lines(), over).await } else { drained(stream, over).await }
             });
@@ -184,6 +199,20 @@ impl Scene<'_> {
             _ = are_there.wait() => {}
         }
         Ok(followers)
+    }
+
+    /// A connection to the gateway, as the API server has them.
+    async fn way(&self) -> Result<SendRequest<Empty<Bytes>>> {
+        let data = &self.cluster.session.layout().root;
+        let tls = dial_as_api_server(data, &self.door.authority, self.users).await?;
+        let opened = http2::Builder::new(Executor::default())
+            .initial_stream_window_size(API_SERVERS_WINDOW)
+            .initial_connection_window_size(API_SERVERS_WINDOW)
+            .handshake(TokioIo::new(tls))
+            .await;
+        let (way, connection) = opened.context("speaking HTTP/2 with the gateway")?;
+        drop(tokio::spawn(connection));
+        Ok(way)
     }
 
     /// Nodes that have a tunnel, and nothing that is asked of them.
@@ -258,6 +287,15 @@ async fn drained(mut stream: impl AsyncBufRead + Unpin, mut over: watch::Receive
         ensure!(n > 0, "a log has ended");
         stream.consume_unpin(n);
     }
+}
+
+/// A request that the API server passes on.
+fn for_user(user: usize, path: &str) -> Result<http::Request<Empty<Bytes>>> {
+    http::Request::get(format!("https://gateway{path}"))
+        .header("X-Remote-User", format!("user-{user}"))
+        .header("X-Remote-Group", format!("system:serviceaccounts:{}", drover_api::SYSTEM_NAMESPACE))
+        .body(Empty::new())
+        .context("building a request")
 }
 
 fn get(path: &str) -> Result<http::Request<Vec<u8>>> {

@@ -1,11 +1,12 @@
-//! Tunnels of nodes that are there for nothing else: each proves its node as an agent does, and answers pings.
+//! Tunnels of nodes that are there for nothing else: each proves its node as an agent does, and
+//! pings as one does.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
 use drover_socket::executor::Executor;
-use drover_socket::tunnel::{PROTOCOL, TUNNEL_PATH};
+use drover_socket::tunnel::{PING_EVERY, PING_TIMEOUT, PROTOCOL, TUNNEL_PATH};
 use drover_testkit::agent_door::{AgentConnection, AgentDoor, token};
 use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -14,7 +15,7 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{Api, PostParams};
 use serde_json::json;
@@ -83,6 +84,10 @@ pub(super) async fn token_of_node(client: &kube::Client, name: &str) -> Result<S
 /// Answers until the tunnel ends: whatever is asked, that it was heard.
 async fn serve(tunnel: AgentConnection) -> Result<()> {
     let heard = service_fn(async |_| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
-    let served = http2::Builder::new(Executor::default()).serve_connection(TokioIo::new(tunnel), heard);
+    let served = http2::Builder::new(Executor::default())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .serve_connection(TokioIo::new(tunnel), heard);
     served.await.context("a tunnel broke")
 }
