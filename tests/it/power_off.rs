@@ -40,8 +40,9 @@ fn on(node: &str, job: &Value) -> Value {
     job
 }
 
-/// Soon, and late enough that a node which is only slow is not missed.
-const TTL: Settings = Settings { ttl_and_grace: 5, lease: 2, request_timeout: None };
+/// A node is missed soon, and none that is only slow; a leader that is slow leads on, as a new one lets all nodes begin
+/// again.
+const TTL: Settings = Settings { ttl_and_grace: 5, lease: 10, request_timeout: None };
 
 /// Two nodes with the driver, and a volume for one writer, which is on the first.
 async fn start(name: &str, driver: &[String]) -> Disks {

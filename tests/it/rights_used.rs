@@ -84,7 +84,7 @@ const USES: &[Use] = &[
     ("controller", "storage.k8s.io", "csinodes", "list watch", LOOP, "watch::<CSINode>"),
     ("controller", "admissionregistration.k8s.io", "validatingadmissionpolicies", "list watch", POLICIES, "watched::follow(policies, policy.name, judge_policy"),
     ("controller", "admissionregistration.k8s.io", "validatingadmissionpolicybindings", "list watch", POLICIES, "watched::follow(bindings, policy.name, judge_binding"),
-    ("controller", "events.k8s.io", "events", "create", WRITER, "store.create(&*event)"),
+    ("controller", "events.k8s.io", "events", "create", WRITER, "store.create(event)"),
     ("controller", "coordination.k8s.io", "leases", "get", LEADER, "store.get::<Lease>"),
     ("controller", "coordination.k8s.io", "leases", "create", LEADER, "store.create(&fresh)"),
     ("controller", "coordination.k8s.io", "leases", "update", LEADER, "store.replace(&renewed)"),

@@ -42,7 +42,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The largest head of a request: tokens are up to 16 KiB.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
 /// Requests of one connection of HTTP/2 at a time. The API server carries those of all its users, and opens another
-/// connection for more; whoever else may hold no more memory than over as many connections of HTTP/1.1.
+/// connection for more; others hold no more memory here than over as many connections of HTTP/1.1.
 const MAX_STREAMS_OF_PROXY: u32 = 256;
 const MAX_STREAMS: u32 = 16;
 /// How much a request of HTTP/2 may have under way, and how much of its answer may wait to be sent.

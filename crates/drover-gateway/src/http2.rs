@@ -13,8 +13,8 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-/// How long a connection may be without a request. Go's clients, the API server is one, end theirs after 90 s: whoever
-/// ends it first meets no request that is on its way.
+/// How long a connection may be without a request. Go's clients, the API server is one, end theirs after 90 s: no
+/// request of theirs is on its way when this side ends it.
 const REST: Duration = Duration::from_secs(100);
 
 /// Bytes of which a client is known to take all or nothing.

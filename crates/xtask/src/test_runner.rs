@@ -199,9 +199,9 @@ fn run_binary(binary: &Built, args: &TestArgs, progress: &Progress, tally: &mut 
 /// How many tests of a binary run at a time, where it is not one per core.
 fn threads(binary: &Built) -> Option<&'static str> {
     match binary.target.as_str() {
-        // These mostly wait for processes. With eight at a time two slow cores are never idle, and each waits for the
+        // These mostly wait for processes. With more at a time two slow cores are never idle, and each waits for the
         // others.
-        "it" => Some("6"),
+        "it" => Some("5"),
         // These look at the clock.
         "up" => Some("1"),
         _ => None,

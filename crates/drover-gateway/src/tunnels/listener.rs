@@ -8,9 +8,7 @@ use std::time::Duration;
 use drover_clock::SharedClock;
 use drover_socket::disks::{DISKS_PATH, DISKS_PROTOCOL};
 use drover_socket::executor::Executor;
-use drover_socket::tunnel::{
-    CONNECTION_WINDOW, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH,
-};
+use drover_socket::tunnel::{CONNECTION_WINDOW, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH};
 use drover_socket::values::{VALUES_PATH, VALUES_PROTOCOL};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;

@@ -1,8 +1,8 @@
 //! How long nothing has come through a tunnel. The agent pings it; this side only listens, and asks where it hears
 //! nothing: an agent pings no tunnel through which it is sent something.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use drover_socket::tunnel::{PING_EVERY, PING_TIMEOUT};

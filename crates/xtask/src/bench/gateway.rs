@@ -205,13 +205,14 @@ impl Scene<'_> {
     async fn way(&self) -> Result<SendRequest<Empty<Bytes>>> {
         let data = &self.cluster.session.layout().root;
         let tls = dial_as_api_server(data, &self.door.authority, self.users).await?;
-        let opened = http2::Builder::new(Executor::default())
+        let executor = Executor::default();
+        let opened = http2::Builder::new(executor.clone())
             .initial_stream_window_size(API_SERVERS_WINDOW)
             .initial_connection_window_size(API_SERVERS_WINDOW)
             .handshake(TokioIo::new(tls))
             .await;
         let (way, connection) = opened.context("speaking HTTP/2 with the gateway")?;
-        drop(tokio::spawn(connection));
+        drop(executor.0.spawn(connection));
         Ok(way)
     }
 
