@@ -357,8 +357,8 @@ async fn a_148_b_064_p_076_g_059_and_g_060_a_tasks_socket_takes_its_requests_to_
     // Those who follow do so until all were answered.
     let many = format!(
         "cd \"$NOMAD_ALLOC_DIR/data\" && for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -sN -o /dev/null -D head.$n \
-         --unix-socket \"${{NOMAD_UNIX_ADDR#unix://}}\" -H \"X-Nomad-Token: $NOMAD_TOKEN\" 'http://localhost{follow}' & done; \
-         for n in $(seq 600); do [ $(cat head.* | grep -c ^HTTP) = 12 ] && break; sleep 0.1; done; kill $(jobs -p); cut -s -d' ' -f2 head.* | grep '^[0-9][0-9][0-9]$'"
+         --unix-socket \"${{NOMAD_UNIX_ADDR#unix://}}\" -H \"X-Nomad-Token: $NOMAD_TOKEN\" 'http://localhost{follow}' & pids=\"$pids $!\"; done; \
+         for n in $(seq 600); do [ $(cat head.* | grep -c ^HTTP) = 12 ] && break; sleep 0.1; done; kill $pids; cut -s -d' ' -f2 head.* | grep '^[0-9][0-9][0-9]$'"
     );
     let codes = stage.exec(User::Admin, &name, &["/bin/sh", "-c", &many], b"").text();
     let count = |code: &str| codes.lines().filter(|line| *line == code).count();
