@@ -105,6 +105,17 @@ impl Followers {
     }
 }
 
+/// Established connections to this port.
+fn established(port: u16) -> usize {
+    let sockets = std::fs::read_to_string("/proc/net/tcp").expect("sockets");
+    let is_it = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        local.is_some_and(|local| local.ends_with(&format!(":{port:04X}"))) && state == Some("01")
+    };
+    sockets.lines().filter(|line| is_it(line)).count()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g_013_a_rolling_update_loses_no_line_of_a_hundred_followers_and_lets_commands_end() {
     let mut stage = Stage::start_with("gateway-update", "", Finds::BySlices).await;
@@ -128,6 +139,8 @@ async fn g_013_a_rolling_update_loses_no_line_of_a_hundred_followers_and_lets_co
     };
     let followers = Followers::start(&stage, &name);
     followers.reach(&stage, n_written()).await;
+    let n_connections = established(balancer.at.port());
+    assert!(n_connections < N_FOLLOWERS / 2, "the API server leads them here over {n_connections} connections");
     let begin = |command: &str| {
         let mut child = stage.spawn_exec(User::Admin, &name, &[], &["/bin/sh", "-c", command]);
         let mut begun = [0; 6];
