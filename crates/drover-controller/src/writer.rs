@@ -9,7 +9,7 @@ use drover_api::{
     Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion, field_manager, finalizer, names,
 };
 use drover_core::ids::ObjectKey;
-use drover_store::{Key, Object, Part, Precondition, Store, StoreError, found, status_body};
+use drover_store::{ErrorClass, Key, Object, Part, Precondition, Store, StoreError, found, status_body};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ impl<S: Store> Writer<S> {
 async fn report<S: Store>(store: &S, event: &Event) -> Result<(), StoreError> {
     for pause in REPORT_PAUSES {
         match store.create(event).await {
-            Err(StoreError::Unavailable(_) | StoreError::Timeout(_)) => tokio::time::sleep(pause).await,
+            Err(error) if error.class() == ErrorClass::Transient => tokio::time::sleep(pause).await,
             written => return written.map(|_| ()),
         }
     }

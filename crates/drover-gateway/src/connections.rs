@@ -32,7 +32,7 @@ const MAX_CONNECTIONS: usize = 4096;
 /// How long a handshake, and the head of a request, may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of what waits for it.
-pub(crate) const UNSENT_TIMEOUT: Duration = Duration::from_secs(40);
+const UNSENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// When, how often and how many times a quiet connection is probed: a machine that has gone says nothing.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ const MAX_STREAMS_OF_PROXY: u32 = 256;
 const MAX_STREAMS: u32 = 16;
 /// How much a request of HTTP/2 may have under way, and how much of its answer may wait to be sent.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// The same of a connection, for each of the streams that may fill it.
+/// How much all requests of one connection of the API server may have under way; those of others share one window.
 const CONNECTION_WINDOW_OF_PROXY: u32 = 16 * STREAM_WINDOW;
 
 /// Answers requests of a listener.
@@ -59,7 +59,7 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
         certificates: Arc<Vec<CertificateDer<'static>>>,
     ) -> impl Future<Output = http::Response<Answer>> + Send;
 
-    /// Whether who has shown these carries the requests of others.
+    /// Whether the client that has shown these carries the requests of others.
     fn is_proxy(&self, _certificates: &[CertificateDer<'static>]) -> bool {
         false
     }
@@ -152,11 +152,9 @@ async fn converse(client: Client, acceptor: TlsAcceptor, service: impl Service, 
         Err(_) => return tracing::debug!("a handshake took too long"),
     };
     let certificates = Arc::new(shown(&stream));
-    let speech = Speech {
-        is_http2: stream.get_ref().1.alpn_protocol() == Some(HTTP2),
-        is_proxy: service.is_proxy(&certificates),
-        is_near,
-    };
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+    // Only the limits of HTTP/2 ask for it, and it takes the check of a signature.
+    let speech = Speech { is_http2, is_proxy: is_http2 && service.is_proxy(&certificates), is_near };
     speech.converse(stream, service, certificates, stop).await;
 }
 

@@ -92,7 +92,7 @@ impl FrontProxy {
 /// which the gateway believes who asks. The gateway must be one of these authorities (PEM).
 ///
 /// # Errors
-/// When the files are missing, or nothing answers.
+/// When its certificate cannot be read, or nothing answers.
 pub async fn dial_as_api_server(data_dir: &Path, authorities: &str, at: SocketAddr) -> Result<TlsStream<TcpStream>> {
     FrontProxy::open(&pki(data_dir))?.dial(authorities, at).await
 }

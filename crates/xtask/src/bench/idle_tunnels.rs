@@ -1,5 +1,5 @@
-//! Tunnels of nodes that are there for nothing else: each proves its node as an agent does, and
-//! pings as one does.
+//! Tunnels of nodes that are there for nothing else: each proves its node as an agent does, and pings as
+//! one does.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
