@@ -330,8 +330,9 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
     assert!(records.is_sorted_by_key(|(version, _)| *version), "one writer after the other");
     let seen: BTreeSet<i64> = records.iter().map(|(version, _)| *version).collect();
     assert_eq!(seen, (0..VERSIONS).collect());
-    // What a killed agent has left is found, not mounted again (V-075). A driver that was killed before its answer
-    // arrived is asked the same again, and nothing else in between.
+    // What a killed agent has left is found, not mounted again (V-075). Where the driver, the agent that asks it or
+    // the controller that asks the agent was killed before the answer was written down, the same is asked again, once,
+    // and nothing else in between.
     for (done, undone) in
         [("NodePublishVolume", "NodeUnpublishVolume"), ("ControllerPublishVolume", "ControllerUnpublishVolume")]
     {
@@ -342,8 +343,16 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
             .filter_map(|call| [done, undone].into_iter().find(|name| call.starts_with(*name)))
             .collect();
         let turns: Vec<&[&str]> = both.chunk_by(|one, next| one == next).collect();
-        let repeated = turns.iter().enumerate().filter(|(_, turn)| turn.len() > 1).map(|(turn, _)| turn.div_ceil(2));
-        assert!({ repeated }.all(|version| version % 3 == 0), "repeated though the driver lived: {calls:?}");
+        for (turn, repeated) in turns.iter().enumerate().filter(|(_, turn)| turn.len() > 1) {
+            let (version, call) = (turn.div_ceil(2), repeated[0]);
+            let can_be_lost = match version % 3 {
+                1 => call != "NodePublishVolume",
+                2 => call.starts_with("Controller"),
+                _ => true,
+            };
+            let by_one_kill = can_be_lost && repeated.len() == 2;
+            assert!(by_one_kill, "{call} was repeated for version {version} by none that was killed: {calls:?}");
+        }
         let turns: Vec<&str> = turns.iter().map(|turn| turn[0]).collect();
         let wanted: Vec<&str> = (0..VERSIONS).flat_map(|_| [done, undone]).collect();
         assert_eq!(turns, wanted, "{calls:?}");
