@@ -149,6 +149,9 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
     if matches!(role, Role::Agent { .. } | Role::Gateway { .. } | Role::Supervisor { .. }) {
         memory::leave_no_cores()?;
     }
+    if matches!(role, Role::Gateway { .. }) {
+        memory::use_small_pages()?;
+    }
     match role {
         Role::Controller { config, kubeconfig, identity, listen } => {
             drover_controller::main(&config, kubeconfig.as_deref(), identity, listen)?;

@@ -15,7 +15,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
 use tower::util::BoxService;
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+use crate::shared::{Shared, speaks_http2};
+
+/// What fails where a configuration cannot be used.
+pub(crate) const PREPARING: &str = "preparing the connection to the API server";
 
 /// What sends a request and brings its answer.
 pub type Sender = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
@@ -57,31 +62,60 @@ pub fn client(config: Config) -> anyhow::Result<Client> {
 /// # Errors
 /// As [`client`].
 pub fn builder(config: Config) -> anyhow::Result<ClientBuilder<Sender>> {
-    let what = "preparing the connection to the API server";
     if config.proxy_url.is_some() {
-        // Kube is built without support for proxies here, and its refusal names what is missing.
-        return ClientBuilder::try_from(config).context(what);
+        return without_proxy(config);
     }
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp()).context(what)?);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp()).context(PREPARING)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let http = http
+        .map_response(|answer| answer.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>))
+        .map_err(BoxError::from);
+    over(http, config)
+}
+
+/// The same for who asks for thousands of things at a time: requests share connections of HTTP/2. An API server that
+/// speaks HTTP/1.1 alone is noticed now; one that cannot be reached now is taken to speak both.
+///
+/// # Errors
+/// As [`client`].
+pub async fn shared(config: Config) -> anyhow::Result<ClientBuilder<Sender>> {
+    if config.proxy_url.is_some() {
+        return without_proxy(config);
+    }
+    if !speaks_http2(&config).await? {
+        tracing::warn!(url = %config.cluster_url, "the API server does not speak HTTP/2: each request has a connection");
+        return builder(config);
+    }
+    over(Shared::new(&config)?, config)
+}
+
+/// Kube is built without support for proxies here, and its refusal names what is missing.
+fn without_proxy(config: Config) -> anyhow::Result<ClientBuilder<Sender>> {
+    ClientBuilder::try_from(config).context(PREPARING)
+}
+
+/// A client that sends its requests like this.
+fn over<S>(http: S, config: Config) -> anyhow::Result<ClientBuilder<Sender>>
+where
+    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Clone + Send + 'static,
+    S::Future: Send,
+{
     let sender = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
-        .option_layer(config.auth_layer().context(what)?)
-        .layer(config.extra_headers_layer().context(what)?)
-        .map_err(BoxError::from)
+        .option_layer(config.auth_layer().context(PREPARING)?)
+        .layer(config.extra_headers_layer().context(PREPARING)?)
         .service(http)
-        .map_response(|answer| answer.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>))
         .boxed();
     Ok(ClientBuilder::new(sender, config.default_namespace))
 }
 
 /// Opens connections below TLS.
-fn tcp() -> HttpConnector {
+pub(crate) fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

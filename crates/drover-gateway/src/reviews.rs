@@ -130,9 +130,9 @@ type Known<K, V> = Arc<Mutex<BTreeMap<K, (Instant, V)>>>;
 pub(crate) struct Reviews {
     tokens: Api<TokenReview>,
     accesses: Api<SubjectAccessReview>,
-    identities: Answers<TokenKey, Option<Identity>>,
+    identities: Answers<TokenKey, Option<Arc<Identity>>>,
     verdicts: Answers<(Identity, Access), Option<()>>,
-    known_identities: Known<TokenKey, Identity>,
+    known_identities: Known<TokenKey, Arc<Identity>>,
     known_verdicts: Known<(Identity, Access), ()>,
     /// The second that runs, and how many tokens were asked for in it.
     pace: Arc<Mutex<(Instant, u32)>>,
@@ -206,7 +206,7 @@ impl Reviews {
         let cell = kept(&self.identities, key);
         let asked = cell.get_or_try_init(async || self.counted("token", self.review(token, audience).await)).await;
         let found = settled(&self.known_identities, key, asked.cloned(), Meanwhile::GoesOn)?;
-        found.ok_or_else(|| Refusal::new(401, "the token is not valid here"))
+        found.map(Arc::unwrap_or_clone).ok_or_else(|| Refusal::new(401, "the token is not valid here"))
     }
 
     /// How long the API server has not answered; none: it does.
@@ -233,7 +233,7 @@ impl Reviews {
         answer
     }
 
-    async fn review(&self, token: &str, audience: Option<&'static str>) -> Result<Option<Identity>, Refusal> {
+    async fn review(&self, token: &str, audience: Option<&'static str>) -> Result<Option<Arc<Identity>>, Refusal> {
         self.keep_pace()?;
         let audiences = audience.map(|audience| vec![audience.to_owned()]);
         let spec = TokenReviewSpec { token: token.to_owned(), audiences };
@@ -244,12 +244,12 @@ impl Reviews {
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true) && is_meant) else {
             return Ok(None);
         };
-        Ok(Some(Identity {
+        Ok(Some(Arc::new(Identity {
             user: user.username.unwrap_or_default(),
             uid: user.uid.filter(|uid| !uid.is_empty()),
             groups: user.groups.unwrap_or_default(),
             extra: user.extra.unwrap_or_default(),
-        }))
+        })))
     }
 
     fn keep_pace(&self) -> Result<(), Refusal> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use drover_clock::{SharedClock, SystemClock};
-use drover_daemon::monitor::{self, Health, Metrics};
+use drover_daemon::monitor::{self, CountRequests, Health, Metrics};
 use drover_daemon::shutdown;
 use drover_nomad::AgentFacts;
 use drover_store::KubeStore;
@@ -51,7 +51,7 @@ pub fn main(config: &Path, kubeconfig: Option<&Path>, listen: Option<SocketAddr>
         let mut api = drover_connect::config(kubeconfig).await?;
         // Watches are quiet for long; calls have limits of their own.
         api.read_timeout = None;
-        let client = monitor::counting_client(api, &metrics)?;
+        let client = drover_connect::shared(api).await?.with_layer(&CountRequests::new(metrics.clone())).build();
         Box::pin(serve(client, &config, listen, metrics)).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -88,6 +88,7 @@ async fn serve(
     let users = Port::open(config.users, users_config(served.clone(), clients)?, "users").await?;
     beside.spawn(until(ended.clone(), keeper.run()));
     beside.spawn(until(ended.clone(), keys.run()));
+    beside.spawn(until(ended.clone(), tunnels.clone().watch()));
     beside.spawn(until(ended.clone(), follow(client.clone(), trust.clone(), health.clone())));
     let (following, replicas) = (fleet.clone(), config.clone());
     let api = client.clone();

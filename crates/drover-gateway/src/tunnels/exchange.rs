@@ -1,18 +1,13 @@
 //! One request to an agent: a stream of its node's tunnel, with the frames of the agent's socket in both directions.
 
-use std::io;
 use std::time::Duration;
 
 use drover_socket::client::Exchange;
 use drover_socket::protocol::Request;
-use drover_socket::tunnel::{ALLOCATION_HEADER, EXCHANGE_PATH, NAMESPACE_HEADER, UNSENT_BYTES};
-use futures::TryStreamExt as _;
+use drover_socket::tunnel::{ALLOCATION_HEADER, EXCHANGE_PATH, NAMESPACE_HEADER};
 use http::{Method, StatusCode};
-use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Frame;
 use jiff::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::registry::Tunnels;
 use crate::answers::Refusal;
@@ -94,28 +89,21 @@ impl Tunnels {
     pub(super) async fn open(&self, place: &Place) -> Result<OpenedExchange, ExchangeError> {
         let node = &place.node;
         let broken = |error: String| ExchangeError::Broken(node.clone(), error);
-        let mut way = self.find(node).map_err(|since| ExchangeError::NoTunnel { node: node.clone(), since })?;
-        let (ours, theirs) = tokio::io::duplex(UNSENT_BYTES);
-        let body = StreamBody::new(ReaderStream::new(theirs).map_ok(Frame::data)).boxed_unsync();
+        let way = self.find(node).map_err(|since| ExchangeError::NoTunnel { node: node.clone(), since })?;
         let head = http::Request::builder()
             .method(Method::POST)
             .uri(format!("http://agent{EXCHANGE_PATH}"))
             .header(NAMESPACE_HEADER, &place.namespace)
             .header(ALLOCATION_HEADER, &place.uid)
-            .body(body)
+            .body(())
             .map_err(|error| broken(error.to_string()))?;
-        let accepted = async {
-            way.ready().await?;
-            way.send_request(head).await
-        };
-        let answer = tokio::time::timeout(ACCEPT_TIMEOUT, accepted)
+        let (status, from, to) = tokio::time::timeout(ACCEPT_TIMEOUT, way.begin(head))
             .await
             .map_err(|_| ExchangeError::TimedOut(node.clone()))?
             .map_err(|error| broken(error.to_string()))?;
-        if answer.status() != StatusCode::OK {
-            return Err(broken(format!("the agent answers {}", answer.status())));
+        if status != StatusCode::OK {
+            return Err(broken(format!("the agent answers {status}")));
         }
-        let frames = answer.into_body().into_data_stream().map_err(io::Error::other);
-        Ok(OpenedExchange { from: Box::new(StreamReader::new(frames)), to: Box::new(ours) })
+        Ok(OpenedExchange { from: Box::new(from.reader()), to: Box::new(to) })
     }
 }

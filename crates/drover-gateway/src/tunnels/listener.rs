@@ -8,21 +8,21 @@ use std::time::Duration;
 use drover_clock::SharedClock;
 use drover_socket::disks::{DISKS_PATH, DISKS_PROTOCOL};
 use drover_socket::executor::Executor;
-use drover_socket::tunnel::{CONNECTION_WINDOW, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH};
+use drover_socket::tunnel::{PROTOCOL, REPLICAS_PATH, Replicas, TUNNEL_PATH};
 use drover_socket::values::{VALUES_PATH, VALUES_PROTOCOL};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::client::conn::http2;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::arrivals::{self, ARRIVALS_PATH, Arrivals};
-use super::registry::{Tunnels, Way};
+use super::registry::Tunnels;
 use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
 use super::replicas::Fleet;
 use super::silence::Silence;
+use super::way::Way;
 use crate::answers::{Answer, Refusal, whole};
 use crate::connections::Service;
 use crate::disks::Disks;
@@ -129,27 +129,24 @@ impl Listener {
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
         let (silence, upgraded) = Silence::of(TokioIo::new(upgraded));
-        let opened = http2::Builder::new(self.executor.clone())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(Box::pin(TokioIo::new(upgraded)))
-            .await;
-        let (way, connection) = match opened {
+        let (way, connection) = match Way::over(Box::pin(upgraded)).await {
             Ok(opened) => opened,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
         let mut told = std::pin::pin!(self.tell(&node, way.clone(), &silence));
-        let (number, end) = self.parts.tunnels.enter(&node, way);
+        let (number, end) = self.parts.tunnels.enter(&node, way, silence.clone());
         tracing::info!(node, "a tunnel is open");
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
-            () = end.cancelled() => tracing::info!(node, "a newer tunnel has taken this one's place"),
+            () = end.cancelled() => match silence.is_death() {
+                true => tracing::info!(node, "a tunnel has ended: its agent has gone silent"),
+                false => tracing::info!(node, "a newer tunnel has taken this one's place"),
+            },
             ended = connection => match ended {
                 Ok(()) => tracing::info!(node, "a tunnel has ended"),
                 Err(error) => tracing::info!(node, %error, "a tunnel broke"),
             },
-            () = silence.is_death() => tracing::info!(node, "a tunnel has ended: its agent has gone silent"),
             never = &mut told => match never {},
         }
         self.parts.tunnels.leave(&node, number, self.parts.clock.now());
@@ -157,7 +154,7 @@ impl Listener {
 
     /// Tells an agent of the replicas, and of each change, and once more when it is silent: it has to answer. One that
     /// does not listen is told of the next one.
-    async fn tell(&self, node: &str, mut way: Way, silence: &Silence) -> Infallible {
+    async fn tell(&self, node: &str, way: Way, silence: &Silence) -> Infallible {
         let (mut news, mut last) = (self.parts.fleet.news(), Replicas::default());
         loop {
             tokio::select! {
@@ -165,7 +162,7 @@ impl Listener {
                 next = news.next() => last = next,
                 () = silence.is_long() => {}
             }
-            match tokio::time::timeout(TELL_TIMEOUT, tell(&mut way, &last)).await {
+            match tokio::time::timeout(TELL_TIMEOUT, tell(&way, &last)).await {
                 Ok(Ok(StatusCode::OK)) => {}
                 Ok(Ok(code)) => tracing::debug!(node, %code, "the agent does not want to know the replicas"),
                 Ok(Err(error)) => {
@@ -213,12 +210,11 @@ impl Listener {
     }
 }
 
-async fn tell(way: &mut Way, replicas: &Replicas) -> Result<StatusCode, String> {
+async fn tell(way: &Way, replicas: &Replicas) -> Result<StatusCode, String> {
     let body = serde_json::to_vec(replicas).map_err(|error| error.to_string())?;
-    let request = http::Request::post(format!("http://agent{REPLICAS_PATH}")).body(whole(body));
-    let request = request.map_err(|error| error.to_string())?;
-    way.ready().await.map_err(|error| error.to_string())?;
-    way.send_request(request).await.map(|answer| answer.status()).map_err(|error| error.to_string())
+    let head = http::Request::post(format!("http://agent{REPLICAS_PATH}")).body(());
+    let head = head.map_err(|error| error.to_string())?;
+    way.tell(head, body.into()).await.map_err(|error| error.to_string())
 }
 
 impl Service for Listener {

@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_daemon::monitor::GatewayMetrics;
-use hyper::client::conn::http2::SendRequest;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::Answer;
-
-/// The way to a node.
-pub(super) type Way = SendRequest<Answer>;
+use super::silence::{LOOK_EVERY, Silence};
+use super::way::Way;
 
 #[derive(Debug)]
 struct Tunnel {
     number: u64,
     way: Way,
+    silence: Silence,
     end: CancellationToken,
 }
 
@@ -50,12 +48,13 @@ impl Tunnels {
     }
 
     /// Enters a tunnel of a node and ends the one before. Returns its number, and what tells that it is to end.
-    pub(super) fn enter(&self, node: &str, way: Way) -> (u64, CancellationToken) {
+    pub(super) fn enter(&self, node: &str, way: Way, silence: Silence) -> (u64, CancellationToken) {
         let mut state = self.lock();
         state.next += 1;
         let (number, end) = (state.next, CancellationToken::new());
         state.gone.remove(node);
-        if let Some(before) = state.open.insert(node.to_owned(), Tunnel { number, way, end: end.clone() }) {
+        let tunnel = Tunnel { number, way, silence, end: end.clone() };
+        if let Some(before) = state.open.insert(node.to_owned(), tunnel) {
             before.end.cancel();
         }
         self.metrics.tunnels(state.open.len());
@@ -70,6 +69,19 @@ impl Tunnels {
             state.gone.insert(node.to_owned(), now);
         }
         self.metrics.tunnels(state.open.len());
+    }
+
+    /// Ends tunnels whose agents have gone silent, and has the others ask theirs in time; until it is dropped.
+    pub(crate) async fn watch(self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            for Tunnel { silence, end, .. } in self.lock().open.values() {
+                silence.look();
+                if silence.is_death() {
+                    end.cancel();
+                }
+            }
+        }
     }
 
     /// The way to a node; else since when there is none, where it ever had one.
