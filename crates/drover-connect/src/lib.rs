@@ -2,8 +2,8 @@
 //!
 //! Input: a configuration of kube. Output: a client like kube's own, on connections with `TCP_NODELAY`, as those of
 //! Go's clients. Without it a request of two small writes waits for the acknowledgement of the first one, which the
-//! other side delays by up to 40 ms. For who asks for thousands of things at a time, requests share connections of HTTP/2
-//! (`shared`).
+//! other side delays by up to 40 ms. For who asks for thousands of things at a time, requests share connections of
+//! HTTP/2 (`shared`).
 //!
 //! Must never know what is asked.
 

@@ -1,5 +1,5 @@
-//! Requests that share connections of HTTP/2: who follows thousands of objects one by one would have as many connections
-//! otherwise, and each of HTTP/1.1 holds 30 KB here and a file at both ends.
+//! Requests that share connections of HTTP/2: who follows thousands of objects one by one would have as many
+//! connections otherwise, and each of HTTP/1.1 holds 30 KB here and a file at both ends.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -25,7 +25,7 @@ use crate::client::{PREPARING, tcp};
 /// unless it is told otherwise; more would wait for the end of another, and a watch does not end.
 const STREAMS: usize = 90;
 /// How often a connection is tried over which nothing comes, and how long the API server may take: an API server that
-/// went away without a word is noticed, and its watches begin anew.
+/// went away without a word is noticed, and its watches begin again.
 const PING_EVERY: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 

@@ -77,7 +77,8 @@ async fn serve(
     let gateway = metrics.gateway.clone();
     gateway.begin();
     let reviews = Reviews::new(client.clone(), gateway.clone());
-    let (tunnels, trust, fleet) = (Tunnels::new(gateway.clone()), Trust::default(), Fleet::new(config));
+    let (tunnels, watchman) = Tunnels::new(gateway.clone());
+    let (trust, fleet) = (Trust::default(), Fleet::new(config));
     let watched = Watched { clock: Arc::clone(&clock), health: health.clone(), metrics: gateway.clone() };
     let keeper = Keeper::new(client.clone(), config, watched);
     let signer = IdentitySigner::new(&config.identities.issuer, Arc::clone(&clock));
@@ -88,7 +89,7 @@ async fn serve(
     let users = Port::open(config.users, users_config(served.clone(), clients)?, "users").await?;
     beside.spawn(until(ended.clone(), keeper.run()));
     beside.spawn(until(ended.clone(), keys.run()));
-    beside.spawn(until(ended.clone(), tunnels.clone().watch()));
+    beside.spawn(until(ended.clone(), watchman.run()));
     beside.spawn(until(ended.clone(), follow(client.clone(), trust.clone(), health.clone())));
     let (following, replicas) = (fleet.clone(), config.clone());
     let api = client.clone();

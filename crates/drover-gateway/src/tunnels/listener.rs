@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::arrivals::{self, ARRIVALS_PATH, Arrivals};
 use super::registry::Tunnels;
@@ -134,18 +134,21 @@ impl Listener {
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
         let mut told = std::pin::pin!(self.tell(&node, way.clone(), &silence));
-        let (number, end) = self.parts.tunnels.enter(&node, way, silence.clone());
+        let (number, end) = self.parts.tunnels.enter(&node, way, &silence);
+        // Alone: what comes through it wakes nothing else of a tunnel's.
+        let mut connection = AbortOnDropHandle::new(self.executor.0.spawn(connection));
         tracing::info!(node, "a tunnel is open");
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
-            () = end.cancelled() => match silence.is_death() {
-                true => tracing::info!(node, "a tunnel has ended: its agent has gone silent"),
-                false => tracing::info!(node, "a newer tunnel has taken this one's place"),
-            },
-            ended = connection => match ended {
-                Ok(()) => tracing::info!(node, "a tunnel has ended"),
-                Err(error) => tracing::info!(node, %error, "a tunnel broke"),
+            () = end.cancelled() => {
+                let why = if silence.is_death() { "its agent has gone silent" } else { "a newer one takes its place" };
+                tracing::info!(node, why, "a tunnel has ended");
+            }
+            ended = &mut connection => match ended {
+                Ok(Ok(())) => tracing::info!(node, "a tunnel has ended"),
+                Ok(Err(error)) => tracing::info!(node, %error, "a tunnel broke"),
+                Err(error) => tracing::error!(node, %error, "a tunnel broke off"),
             },
             never = &mut told => match never {},
         }

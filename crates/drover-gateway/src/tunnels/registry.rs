@@ -8,14 +8,13 @@ use drover_daemon::monitor::GatewayMetrics;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::silence::{LOOK_EVERY, Silence};
+use super::silence::{Silence, Watch, Watchman, watch};
 use super::way::Way;
 
 #[derive(Debug)]
 struct Tunnel {
     number: u64,
     way: Way,
-    silence: Silence,
     end: CancellationToken,
 }
 
@@ -33,13 +32,15 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Tunnels {
     state: Arc<Mutex<State>>,
+    watch: Watch,
     metrics: GatewayMetrics,
 }
 
 impl Tunnels {
-    /// None yet; they are counted here.
-    pub(crate) fn new(metrics: GatewayMetrics) -> Self {
-        Self { state: Arc::default(), metrics }
+    /// None yet; they are counted here. They are looked after while the other result runs.
+    pub(crate) fn new(metrics: GatewayMetrics) -> (Self, Watchman) {
+        let (watch, watchman) = watch();
+        (Self { state: Arc::default(), watch, metrics }, watchman)
     }
 
     /// Nothing more begins through them, as if there were none: another replica may have the node's.
@@ -48,13 +49,13 @@ impl Tunnels {
     }
 
     /// Enters a tunnel of a node and ends the one before. Returns its number, and what tells that it is to end.
-    pub(super) fn enter(&self, node: &str, way: Way, silence: Silence) -> (u64, CancellationToken) {
+    pub(super) fn enter(&self, node: &str, way: Way, silence: &Silence) -> (u64, CancellationToken) {
         let mut state = self.lock();
         state.next += 1;
         let (number, end) = (state.next, CancellationToken::new());
         state.gone.remove(node);
-        let tunnel = Tunnel { number, way, silence, end: end.clone() };
-        if let Some(before) = state.open.insert(node.to_owned(), tunnel) {
+        self.watch.over(silence, end.clone());
+        if let Some(before) = state.open.insert(node.to_owned(), Tunnel { number, way, end: end.clone() }) {
             before.end.cancel();
         }
         self.metrics.tunnels(state.open.len());
@@ -69,19 +70,6 @@ impl Tunnels {
             state.gone.insert(node.to_owned(), now);
         }
         self.metrics.tunnels(state.open.len());
-    }
-
-    /// Ends tunnels whose agents have gone silent, and has the others ask theirs in time; until it is dropped.
-    pub(crate) async fn watch(self) {
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            for Tunnel { silence, end, .. } in self.lock().open.values() {
-                silence.look();
-                if silence.is_death() {
-                    end.cancel();
-                }
-            }
-        }
     }
 
     /// The way to a node; else since when there is none, where it ever had one.

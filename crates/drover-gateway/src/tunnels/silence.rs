@@ -1,23 +1,27 @@
 //! How long nothing has come through a tunnel. The agent pings it; this side only listens, and asks where it hears
 //! nothing: an agent pings no tunnel through which it is sent something.
 //!
-//! One who looks at all tunnels in turn tells each that it is silent: as many timers as there are tunnels would each
-//! wake twice in the time of a ping.
+//! One looks after all tunnels and tells each that it is silent, when it can be at the earliest: a tunnel with timers
+//! of its own would wake at each, though it has been heard meanwhile.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use drover_socket::tunnel::{PING_EVERY, PING_TIMEOUT};
+use futures::StreamExt as _;
 use tokio::io::AsyncRead;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::io::InspectReader;
+use tokio_util::sync::CancellationToken;
+use tokio_util::time::DelayQueue;
 
 /// How much later than a ping an agent is asked for a sign of life.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often tunnels are looked at.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After how long the agent is asked, and after how long it cannot be there any more.
+const LONG: Duration = PING_EVERY.saturating_add(GRACE);
+const DEATH: Duration = PING_EVERY.saturating_add(PING_TIMEOUT);
 
 /// When something came last; clones share it.
 #[derive(Clone, Debug)]
@@ -44,28 +48,86 @@ impl Silence {
         self.0.last.store(now, Ordering::Relaxed);
     }
 
-    /// Tells who waits for it whether it is long; to be called every [`LOOK_EVERY`].
-    pub(super) fn look(&self) {
-        if self.lasts(PING_EVERY + GRACE) {
-            self.0.is_long.notify_one();
-        }
-    }
-
     /// Ends when a ping is overdue. May be dropped and called again.
     pub(super) async fn is_long(&self) {
-        while !self.lasts(PING_EVERY + GRACE) {
+        while self.0.lasts() < LONG {
             self.0.is_long.notified().await;
         }
     }
 
     /// Whether the agent cannot be there any more.
     pub(super) fn is_death(&self) -> bool {
-        self.lasts(PING_EVERY + PING_TIMEOUT)
+        self.0.lasts() >= DEATH
+    }
+}
+
+impl Heard {
+    fn last(&self) -> Instant {
+        self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 
-    fn lasts(&self, time: Duration) -> bool {
-        let last = Duration::from_millis(self.0.last.load(Ordering::Relaxed));
-        self.0.begun.elapsed().saturating_sub(last) >= time
+    fn lasts(&self) -> Duration {
+        self.last().elapsed()
+    }
+}
+
+/// How silent a tunnel is, as long as there is one, and what ends it.
+type WatchedTunnel = (Weak<Heard>, CancellationToken);
+
+/// Has tunnels looked after; clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Watch(mpsc::UnboundedSender<WatchedTunnel>);
+
+impl Watch {
+    /// Looks after it until it has ended.
+    pub(super) fn over(&self, silence: &Silence, end: CancellationToken) {
+        if self.0.send((Arc::downgrade(&silence.0), end)).is_err() {
+            tracing::debug!("nothing looks after tunnels any more");
+        }
+    }
+}
+
+/// Ends tunnels whose agents have gone silent, and has the others ask theirs in time.
+#[derive(Debug)]
+pub(crate) struct Watchman {
+    entered: mpsc::UnboundedReceiver<WatchedTunnel>,
+    /// Each when it is to be looked at again.
+    due: DelayQueue<WatchedTunnel>,
+}
+
+/// One who looks after tunnels, and what has it look after one.
+pub(super) fn watch() -> (Watch, Watchman) {
+    let (enter, entered) = mpsc::unbounded_channel();
+    (Watch(enter), Watchman { entered, due: DelayQueue::new() })
+}
+
+impl Watchman {
+    /// Looks after them until the last [`Watch`] is gone, or this is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(due) = self.due.next() => self.look(due.into_inner()),
+                entered = self.entered.recv() => match entered {
+                    Some(watched) => self.look(watched),
+                    None => return,
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, watched: WatchedTunnel) {
+        let Some(heard) = watched.0.upgrade() else { return };
+        let lasts = heard.lasts();
+        let next = if lasts >= DEATH {
+            return watched.1.cancel();
+        } else if lasts >= LONG {
+            heard.is_long.notify_one();
+            DEATH
+        } else {
+            LONG
+        };
+        self.due.insert_at(watched, heard.last() + next);
     }
 }
 
@@ -83,14 +145,12 @@ mod tests {
         let (silence, tunnel) = Silence::of(theirs);
         let mut tunnel = pin!(tunnel);
         let begun = Instant::now();
-        let looked_at = async {
-            loop {
-                tokio::time::sleep(LOOK_EVERY).await;
-                silence.look();
-                if silence.is_death() {
-                    return begun.elapsed().as_secs();
-                }
-            }
+        let (watch, watchman) = watch();
+        let end = CancellationToken::new();
+        watch.over(&silence, end.clone());
+        let ended = async {
+            end.cancelled().await;
+            begun.elapsed().as_secs()
         };
         let heard = async {
             let mut byte = [0];
@@ -103,7 +163,12 @@ mod tests {
             silence.is_long().await;
             assert_eq!(begun.elapsed().as_secs(), 20, "it still is");
         };
-        let (dead, ()) = tokio::join!(looked_at, heard);
+        let all = async { tokio::join!(ended, heard) };
+        let dead = tokio::select! {
+            () = watchman.run() => unreachable!("there is a watch"),
+            (dead, ()) = all => dead,
+        };
+        assert!(silence.is_death());
         assert_eq!(dead, 33);
     }
 }
