@@ -76,7 +76,8 @@ pub(super) async fn answer(request: &Request, wants_frames: bool, session: Sessi
     };
     call.answered(200);
     let carried = Carried { replies, first, n_samples, form, call, recheck, is_over: false, held: (inputs, open) };
-    let parts = unfold(carried, Carried::next);
+    // In a box: the stream has room for it twice, while it waits for the next part and in between.
+    let parts = unfold(Box::new(carried), Carried::next);
     match request {
         Request::Logs { follow: true, .. } if form == Form::Frames => {
             with_type(StatusCode::OK, kind, StreamBody::new(with_heartbeats(parts.boxed())).boxed_unsync())
@@ -124,7 +125,7 @@ struct Carried {
 }
 
 impl Carried {
-    async fn next(mut self) -> Option<(io::Result<BodyFrame<Bytes>>, Self)> {
+    async fn next(mut self: Box<Self>) -> Option<(io::Result<BodyFrame<Bytes>>, Box<Self>)> {
         while !self.is_over {
             let reply = if let Some(first) = self.first.take() {
                 Ok(first)
