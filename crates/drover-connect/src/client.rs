@@ -7,7 +7,6 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt as _, DynBody};
@@ -17,10 +16,8 @@ use tower::retry::RetryLayer;
 use tower::util::BoxService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
+use crate::dial::{PREPARING, tcp};
 use crate::shared::{Shared, speaks_http2};
-
-/// What fails where a configuration cannot be used.
-pub(crate) const PREPARING: &str = "preparing the connection to the API server";
 
 /// What sends a request and brings its answer.
 pub type Sender = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
@@ -112,26 +109,4 @@ where
         .service(http)
         .boxed();
     Ok(ClientBuilder::new(sender, config.default_namespace))
-}
-
-/// Opens connections below TLS.
-pub(crate) fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn what_is_written_leaves_at_once() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let connection =
-            tcp().oneshot(format!("https://{address}").parse().expect("a URI")).await.expect("a connection");
-        assert!(connection.inner().nodelay().expect("an option"));
-    }
 }

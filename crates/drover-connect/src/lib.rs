@@ -8,6 +8,7 @@
 //! Must never know what is asked.
 
 mod client;
+mod dial;
 mod shared;
 
 pub use client::{Sender, builder, client, config, shared, to};

@@ -19,7 +19,7 @@ use kube::client::{Body, ConfigExt as _, DynBody};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, Service, ServiceExt as _};
 
-use crate::client::{PREPARING, tcp};
+use crate::dial::{PREPARING, tcp};
 
 /// Requests of one connection at a time. The API server takes 100 (`MaxConcurrentStreams`, 250 before version 1.29)
 /// unless it is told otherwise; more would wait for the end of another, and a watch does not end.
