@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use drover_clock::SharedClock;
 use drover_socket::disks::{DISKS_PATH, DISKS_PROTOCOL};
-use drover_socket::executor::Executor;
 use drover_socket::tunnel::{PROTOCOL, REPLICAS_PATH, Replicas, TUNNEL_PATH};
 use drover_socket::values::{VALUES_PATH, VALUES_PROTOCOL};
 use http::{Method, Response, StatusCode, header};
@@ -51,7 +50,8 @@ pub(crate) struct ListenerParts {
 #[derive(Clone, Debug)]
 pub(crate) struct Listener {
     parts: Arc<ListenerParts>,
-    executor: Executor,
+    /// What the listener itself carries: tunnels and their connections, values, disks.
+    tasks: TaskTracker,
     /// Exchanges of other replicas.
     relays: TaskTracker,
     stop: CancellationToken,
@@ -62,7 +62,7 @@ impl Listener {
     pub(crate) fn new(parts: ListenerParts) -> Self {
         Self {
             parts: Arc::new(parts),
-            executor: Executor::default(),
+            tasks: TaskTracker::new(),
             relays: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -77,8 +77,8 @@ impl Listener {
     /// Ends all tunnels, and waits for their end.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
-        self.executor.0.close();
-        self.executor.0.wait().await;
+        self.tasks.close();
+        self.tasks.wait().await;
         self.relays_end().await;
     }
 
@@ -136,7 +136,7 @@ impl Listener {
         let mut told = std::pin::pin!(self.tell(&node, way.clone(), &silence));
         let (number, end) = self.parts.tunnels.enter(&node, way, &silence);
         // Alone: what comes through it wakes nothing else of a tunnel's.
-        let mut connection = AbortOnDropHandle::new(self.executor.0.spawn(connection));
+        let mut connection = AbortOnDropHandle::new(self.tasks.spawn(connection));
         tracing::info!(node, "a tunnel is open");
         tokio::select! {
             biased;
@@ -186,14 +186,14 @@ impl Listener {
         if request.uri().path() != RELAY_PATH {
             let (node, token) = self.node(&request).await?;
             if request.uri().path() == VALUES_PATH {
-                drop(self.executor.0.spawn(self.clone().give(node, token, request)));
+                drop(self.tasks.spawn(self.clone().give(node, token, request)));
                 return Ok(VALUES_PROTOCOL);
             }
             if request.uri().path() == DISKS_PATH {
-                drop(self.executor.0.spawn(self.clone().hand_on(node, request)));
+                drop(self.tasks.spawn(self.clone().hand_on(node, request)));
                 return Ok(DISKS_PROTOCOL);
             }
-            drop(self.executor.0.spawn(self.clone().carry(node, request)));
+            drop(self.tasks.spawn(self.clone().carry(node, request)));
             return Ok(PROTOCOL);
         }
         // The handshake has taken none but the gateway's own.
