@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_testkit::cluster::{Cluster, ClusterOptions};
+use drover_testkit::control_plane::Role;
 use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
 use serde_json::Value;
@@ -154,6 +155,15 @@ impl Ground {
             ensure!(Instant::now() < deadline, "not within {} s: {what}", PATIENCE.as_secs());
             self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
         }
+    }
+
+    /// Kills the API server and starts it again.
+    pub(crate) fn restart_api_server(&self) -> Result<()> {
+        let plane = self.cluster.plane();
+        self.runtime.block_on(async {
+            plane.kill(Role::KubeApiserver).await?;
+            plane.restart(Role::KubeApiserver).await
+        })
     }
 
     /// Looks each second for as long as that.

@@ -14,6 +14,7 @@ mod install;
 mod pods;
 mod releases;
 mod removals;
+mod secrets;
 mod security;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ const CASES: &[Case] = &[
         "g_013_and_g_017_streams_of_the_gateway_outlive_its_replicas_and_the_agents",
         gateway_streams::streams_outlive_replicas_and_agents,
     ),
+    ("secrets_reach_every_task_through_a_hundred_changes_and_kills", secrets::a_hundred_changes_under_kills),
     ("security_an_editor_tries_sixty_things", security::an_editor_tries),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];

@@ -22,8 +22,7 @@ use super::rollouts::{Membership, Pace, RolloutKey, Rollouts};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What all followers share; clones are the same.
-#[derive(Clone)]
+/// What all followers share.
 pub(super) struct Sources {
     pub(super) client: Client,
     pub(super) objects: Objects,
@@ -33,7 +32,7 @@ pub(super) struct Sources {
 
 /// A request of an agent.
 pub(super) struct Follower {
-    pub(super) sources: Sources,
+    pub(super) sources: Arc<Sources>,
     /// The number by which it is answered.
     pub(super) id: u64,
     pub(super) request: NodeRequest,
@@ -79,7 +78,8 @@ impl Follower {
     pub(super) async fn run(mut self) {
         let (mut feed, mut is_told, mut pause) = (None, false, FIRST_PAUSE);
         loop {
-            let granted = match self.ask().await {
+            // In its own memory, which is free again while the follower waits.
+            let granted = match Box::pin(self.ask()).await {
                 Ok(granted) => granted,
                 Err(Denied::No(reason)) => return self.refuse(reason).await,
                 Err(Denied::Later(reason)) => {
@@ -109,6 +109,8 @@ impl Follower {
                 ValueFeed { known: watched.known(), rolling: None, _watched: watched }
             });
             feed.rolling = self.part(&granted, feed.rolling.take());
+            // What is waited for may take days: nothing of the job is held meanwhile.
+            drop(granted);
             let is_heard = match self.due(feed) {
                 Due::Give(read) => self.give(read).await,
                 Due::Nothing | Due::Say(_) => true,

@@ -11,6 +11,7 @@
 mod follower;
 mod identity_tokens;
 mod objects;
+mod one_object;
 mod permits;
 mod rollouts;
 mod session;

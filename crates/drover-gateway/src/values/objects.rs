@@ -7,13 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::value_object::{ValueKind, ValueObject};
 use drover_socket::values::ValueAnswer;
-use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+
+use super::one_object::OneObject;
 
 /// An object: its namespace, and what it is.
 type ObjectKey = (String, ValueObject);
@@ -97,70 +97,55 @@ impl Objects {
 }
 
 async fn follow(client: Client, namespace: &str, object: &ValueObject, tell: &watch::Sender<ObjectState>) {
+    let one = OneObject { client, namespace, name: &object.name };
     match object.kind {
-        ValueKind::Secret => {
-            let api: Api<Secret> = Api::namespaced(client, namespace);
-            let changes = watcher::watch_object(api, &object.name).default_backoff();
-            take(changes, of_secret, (namespace, object), tell).await;
-        }
+        ValueKind::Secret => match one.follow(|change| take(change, of_secret, (namespace, object), tell)).await {},
         ValueKind::ConfigMap => {
-            let api: Api<ConfigMap> = Api::namespaced(client, namespace);
-            let changes = watcher::watch_object(api, &object.name).default_backoff();
-            take(changes, of_config_map, (namespace, object), tell).await;
+            match one.follow(|change| take(change, of_config_map, (namespace, object), tell)).await {}
         }
         // It is signed for who asks, and not watched.
         ValueKind::Identity => {}
     }
 }
 
-async fn take<K: Resource>(
-    changes: impl Stream<Item = Result<Option<K>, watcher::Error>>,
+/// Makes a change of an object known.
+fn take<K: Resource>(
+    change: kube::Result<Option<K>>,
     values: impl Fn(&K) -> BTreeMap<String, String>,
     (namespace, object): (&str, &ValueObject),
     tell: &watch::Sender<ObjectState>,
 ) {
-    let mut changes = std::pin::pin!(changes);
-    while let Some(change) = changes.next().await {
-        let next = match change {
-            Ok(Some(found)) => {
-                let version = found.meta().resource_version.clone().unwrap_or_default();
-                ReadObject { answer: ValueAnswer::Values(values(&found)), version }
-            }
-            Ok(None) => ReadObject { answer: ValueAnswer::Absent, version: String::new() },
-            Err(error) => {
-                let refused = refusal(&error, namespace, object);
-                tracing::debug!(namespace, %object, %error, "a watch of values restarts");
-                let is_answer = |read: &ReadObject| matches!(read.answer, ValueAnswer::Values(_) | ValueAnswer::Absent);
-                let is_known = tell.borrow().as_deref().is_some_and(is_answer);
-                let answer = match refused {
-                    Some(refused) => refused,
-                    // What was known stays so while the API server is away.
-                    None if is_known => continue,
-                    None => ValueAnswer::Unavailable(format!("{object} in {namespace} cannot be read: {error}")),
-                };
-                ReadObject { answer, version: String::new() }
-            }
-        };
-        tell.send_if_modified(|known| {
-            let is_news = known.as_deref() != Some(&next);
-            if is_news {
-                *known = Some(Arc::new(next));
-            }
-            is_news
-        });
-    }
+    let next = match change {
+        Ok(Some(found)) => {
+            let version = found.meta().resource_version.clone().unwrap_or_default();
+            ReadObject { answer: ValueAnswer::Values(values(&found)), version }
+        }
+        Ok(None) => ReadObject { answer: ValueAnswer::Absent, version: String::new() },
+        Err(error) => {
+            tracing::debug!(namespace, %object, %error, "a watch of values restarts");
+            let is_answer = |read: &ReadObject| matches!(read.answer, ValueAnswer::Values(_) | ValueAnswer::Absent);
+            let is_known = tell.borrow().as_deref().is_some_and(is_answer);
+            let answer = match refusal(&error, namespace, object) {
+                Some(refused) => refused,
+                // What was known stays so while the API server is away.
+                None if is_known => return,
+                None => ValueAnswer::Unavailable(format!("{object} in {namespace} cannot be read: {error}")),
+            };
+            ReadObject { answer, version: String::new() }
+        }
+    };
+    tell.send_if_modified(|known| {
+        let is_news = known.as_deref() != Some(&next);
+        if is_news {
+            *known = Some(Arc::new(next));
+        }
+        is_news
+    });
 }
 
 /// When the gateway has no right to it.
-fn refusal(error: &watcher::Error, namespace: &str, object: &ValueObject) -> Option<ValueAnswer> {
-    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
-    let (InitialListFailed(kube::Error::Api(status))
-    | WatchStartFailed(kube::Error::Api(status))
-    | WatchFailed(kube::Error::Api(status))
-    | WatchError(status)) = error
-    else {
-        return None;
-    };
+fn refusal(error: &kube::Error, namespace: &str, object: &ValueObject) -> Option<ValueAnswer> {
+    let kube::Error::Api(status) = error else { return None };
     (status.code == 403).then(|| {
         ValueAnswer::Refused(format!(
             "the gateway may not read {object} in namespace {namespace}; name it in the chart's gateway.secretNamespaces"

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use drover_clock::SharedClock;
 use drover_socket::values::{MAX_ASK_BYTES, ValueAsk, ValueNews};
-use futures::{SinkExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::Client;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
+use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, Sources};
@@ -25,6 +26,8 @@ use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
 
 /// Requests of one agent at a time: a thousand tasks with templates, each of which lists as many objects as a job may.
 const MOST_REQUESTS: usize = 16_384;
+/// What a request takes, mostly.
+const ASK_BYTES: usize = 512;
 /// Answers that wait to be written; then those who have more wait.
 const UNSENT: usize = 16;
 /// How many requests of one agent are asked about at a time: one that floods the gateway does not flood the API server.
@@ -36,7 +39,7 @@ const RECHECK_EVERY: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(crate) struct Values {
     reviews: Reviews,
-    sources: Sources,
+    sources: Arc<Sources>,
     /// The only user that gets any.
     agent_user: Arc<str>,
     open: Arc<Mutex<OpenConnections>>,
@@ -85,7 +88,7 @@ impl Values {
     ) -> Self {
         let (objects, tokens) = (Objects::new(client.clone()), IdentityTokens::new(client.clone(), signer));
         let rollouts = Rollouts::new(client.clone(), objects.clone(), clock);
-        let sources = Sources { client, objects, tokens, rollouts };
+        let sources = Arc::new(Sources { client, objects, tokens, rollouts });
         Self { reviews, sources, agent_user: agent_user.into(), open: Arc::default() }
     }
 
@@ -108,9 +111,8 @@ impl Values {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::info!(node, %error, "a connection for values did not come about"),
         };
-        let (reading, writing) = tokio::io::split(TokioIo::new(upgraded));
-        let mut asks = FramedRead::new(reading, LinesCodec::new_with_max_length(MAX_ASK_BYTES));
-        let mut lines = FramedWrite::new(writing, LinesCodec::new());
+        let (reading, mut writing) = tokio::io::split(TokioIo::new(upgraded));
+        let mut asks = FramedRead::with_capacity(reading, LinesCodec::new_with_max_length(MAX_ASK_BYTES), ASK_BYTES);
         let (tell, mut news) = mpsc::channel::<ValueNews>(UNSENT);
         let (mut followers, mut handles) = (JoinSet::new(), BTreeMap::<u64, AbortHandle>::new());
         let asking = Arc::new(Semaphore::new(ASKED_AT_A_TIME));
@@ -126,11 +128,8 @@ impl Values {
                 }
                 Some(_) = followers.join_next() => continue,
                 Some(next) = news.recv() => {
-                    match serde_json::to_string(&next) {
-                        Ok(line) => if let Err(error) = lines.send(line).await {
-                            break error.to_string();
-                        },
-                        Err(error) => break error.to_string(),
+                    if let Err(error) = write(&mut writing, &next).await {
+                        break error.to_string();
                     }
                     continue;
                 }
@@ -158,7 +157,7 @@ impl Values {
                         break format!("the agent wants more than {MOST_REQUESTS} objects");
                     }
                     let request = NodeRequest { node: node.to_owned(), namespace, allocation, uid, object };
-                    let (sources, tell, asking) = (self.sources.clone(), tell.clone(), Arc::clone(&asking));
+                    let (sources, tell, asking) = (Arc::clone(&self.sources), tell.clone(), Arc::clone(&asking));
                     let follower = Follower { sources, id, request, holds, in_turn, given: None, tell, asking };
                     let follower = followers.spawn(follower.run());
                     if let Some(earlier) = handles.insert(id, follower) {
@@ -183,6 +182,14 @@ impl Values {
             Err(refusal) => Err(refusal.message),
         }
     }
+}
+
+/// Writes a line.
+async fn write(to: &mut (impl AsyncWrite + Unpin), news: &ValueNews) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(news)?;
+    line.push(b'\n');
+    to.write_all(&line).await?;
+    to.flush().await
 }
 
 #[cfg(test)]
