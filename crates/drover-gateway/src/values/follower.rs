@@ -74,8 +74,8 @@ enum Due {
 }
 
 impl Follower {
-    /// Answers until nothing more will change.
-    pub(super) async fn run(mut self) {
+    /// Answers until nothing more will change. Boxed: a future holds what it is given by value twice.
+    pub(super) async fn run(mut self: Box<Self>) {
         let (mut feed, mut is_told, mut pause) = (None, false, FIRST_PAUSE);
         loop {
             // In its own memory, which is free again while the follower waits.

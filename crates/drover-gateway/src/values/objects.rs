@@ -80,7 +80,7 @@ impl Objects {
             tokio::select! {
                 biased;
                 () = until.cancelled() => {}
-                () = follow(it.client.clone(), &key.0, &key.1, &tell) => {}
+                () = follow(&it.client, &key.0, &key.1, &tell) => {}
             }
             it.forget(&key);
         }));
@@ -96,7 +96,7 @@ impl Objects {
     }
 }
 
-async fn follow(client: Client, namespace: &str, object: &ValueObject, tell: &watch::Sender<ObjectState>) {
+async fn follow(client: &Client, namespace: &str, object: &ValueObject, tell: &watch::Sender<ObjectState>) {
     let one = OneObject { client, namespace, name: &object.name };
     match object.kind {
         ValueKind::Secret => match one.follow(|change| take(change, of_secret, (namespace, object), tell)).await {},

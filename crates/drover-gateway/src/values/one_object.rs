@@ -26,7 +26,7 @@ const WATCH_SECONDS: std::ops::RangeInclusive<u32> = 200..=290;
 
 /// An object to be followed, by its name.
 pub(super) struct OneObject<'a> {
-    pub(super) client: Client,
+    pub(super) client: &'a Client,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
 }
@@ -161,7 +161,8 @@ mod tests {
             }
         });
         let told: Mutex<Vec<String>> = Mutex::default();
-        let one = OneObject { client: Client::new(service, "default"), namespace: "shop", name: "conf" };
+        let client = Client::new(service, "default");
+        let one = OneObject { client: &client, namespace: "shop", name: "conf" };
         let tell = |change: kube::Result<Option<Secret>>| {
             told.lock().expect("what is told").push(match change {
                 Ok(Some(found)) => found.metadata.resource_version.expect("a version"),

@@ -158,7 +158,8 @@ impl Values {
                     }
                     let request = NodeRequest { node: node.to_owned(), namespace, allocation, uid, object };
                     let (sources, tell, asking) = (Arc::clone(&self.sources), tell.clone(), Arc::clone(&asking));
-                    let follower = Follower { sources, id, request, holds, in_turn, given: None, tell, asking };
+                    let follower =
+                        Box::new(Follower { sources, id, request, holds, in_turn, given: None, tell, asking });
                     let follower = followers.spawn(follower.run());
                     if let Some(earlier) = handles.insert(id, follower) {
                         earlier.abort();
