@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use drover_testkit::control_plane::Role;
 use drover_testkit::process::Signal;
 use serde_json::{Value, json};
 
@@ -59,11 +58,15 @@ pub(crate) fn a_hundred_changes_under_kills(ground: &Ground) -> Result<String> {
         }
     }
     let last = Instant::now();
-    ground.eventually("every task has the newest value", || {
+    let unsettled = std::cell::RefCell::new(Vec::new());
+    let reached = ground.eventually("every task has the newest value", || {
         let all = read(ground)?;
-        let is_settled = modes.iter().all(|(id, mode)| all.get(id).is_some_and(|seen| seen.is_settled(mode)));
-        Ok(is_settled.then_some(()))
-    })?;
+        let lacks = |id: &str, mode: &str| !all.get(id).is_some_and(|seen| seen.is_settled(mode));
+        let left = modes.iter().filter(|(id, mode)| lacks(id, mode));
+        unsettled.replace(left.map(|(id, mode)| format!("{id} ({mode}): {:?}", all.get(id))).collect());
+        Ok(unsettled.borrow().is_empty().then_some(()))
+    });
+    reached.with_context(|| format!("without it are {:#?}", unsettled.borrow()))?;
     let settled = last.elapsed();
     let n_restarts = judge(ground, &modes)?;
     ground.kubectl(&["delete", "djob/secrets", "--wait=true", "--timeout", "60s"])?;
