@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::args::BenchArgs;
 use super::cluster::{Cluster, now, with_cluster};
 use super::door::{Door, trusted};
+use super::echoes::cpu_of_echoes;
 use super::idle_tunnels::IdleTunnels;
 use super::report::{percentile, warm_median};
 use super::waiting::until;
@@ -226,11 +227,16 @@ impl Scene<'_> {
         let rss = self.gateway.rss_bytes();
         tunnels.end().await?;
         step.done("");
+        let step = progress.step(format!("watching {n_tunnels} connections that echo, beside which this is a ratio"));
+        let echoes = cpu_of_echoes(n_tunnels, SETTLED, WATCHED).await?;
+        step.done("");
         let row = json!({
             "tunnels": n_tunnels,
             "tunnelsGatewayRssBytes": rss,
             "bytesPerTunnel": rss.saturating_sub(before) / n_tunnels as u64,
             "tunnelsGatewayCpuFraction": cpu,
+            "echoesCpuFraction": echoes,
+            "tunnelsGatewayCpuToEchoes": cpu / echoes,
         });
         Ok(row.as_object().cloned().unwrap_or_default())
     }

@@ -13,6 +13,7 @@ mod command;
 mod density;
 mod deployments;
 mod door;
+mod echoes;
 mod gateway;
 mod idle_tunnels;
 mod nomad_api;
