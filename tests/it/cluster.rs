@@ -38,18 +38,18 @@ pub(crate) struct Settings {
     pub(crate) ttl_and_grace: u64,
     /// How long the leader's Lease lasts, in seconds; a replica that follows a killed one waits for it.
     pub(crate) lease: u64,
-    /// How long the API server lets usual requests take, in seconds; none: a minute.
-    pub(crate) request_timeout: Option<u64>,
+    /// What the API server is told beside what all are told.
+    pub(crate) api_server: Option<&'static str>,
 }
 
 impl Settings {
     /// A node is silent for long soon. The leader proves that it sees, at least every 1.8 s: on a busy machine it does.
-    pub(crate) const SOON: Self = Self { ttl_and_grace: 2, lease: 6, request_timeout: None };
+    pub(crate) const SOON: Self = Self { ttl_and_grace: 2, lease: 6, api_server: None };
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ttl_and_grace: 10, lease: 2, request_timeout: None }
+        Self { ttl_and_grace: 10, lease: 2, api_server: None }
     }
 }
 
@@ -190,8 +190,8 @@ impl Cluster {
     pub(crate) async fn bare(name: &str, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
         let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
-        let request_timeout = settings.request_timeout.map(Duration::from_secs);
-        let options = Options { request_timeout, ..Options::for_tests(dir.path().join("plane"), binaries) };
+        let api_server_args = settings.api_server.map(str::to_owned).into_iter().collect();
+        let options = Options { api_server_args, ..Options::for_tests(dir.path().join("plane"), binaries) };
         let plane = ControlPlane::start(options).await.expect("a control plane");
         let client = plane.client(User::Admin).await.expect("a client");
         Self { plane, client, dir, settings, drivers: String::new() }

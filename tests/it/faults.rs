@@ -158,8 +158,10 @@ async fn outages_of_the_control_plane_touch_no_task() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outages_much_longer_than_ttl_and_grace_touch_no_task() {
-    survives_outages(Settings { ttl_and_grace: 2, ..Settings::default() }).await;
+async fn outages_much_longer_than_ttl_and_grace_touch_no_task_where_no_lists_are_streamed() {
+    // As Kubernetes 1.33 is by default.
+    let api_server = Some("--feature-gates=WatchList=false");
+    survives_outages(Settings { ttl_and_grace: 2, api_server, ..Settings::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

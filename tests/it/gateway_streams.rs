@@ -16,14 +16,14 @@ use crate::cluster::{Cluster, Settings};
 use crate::gateway::{API, Finds, Ran, Stage, aggregate, counted};
 
 /// How long a request may take that the API server does not know to be a long one.
-const REQUEST_TIMEOUT: u64 = 10;
+const REQUEST_TIMEOUT: &str = "--request-timeout=10s";
 /// How long a followed log goes on.
 const FOLLOWED_FOR: Duration = Duration::from_mins(2);
 const BIG_BYTES: usize = 200 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g_008_a_followed_log_and_a_large_file_outlive_the_api_servers_request_timeout() {
-    let settings = Settings { request_timeout: Some(REQUEST_TIMEOUT), ..Settings::default() };
+    let settings = Settings { api_server: Some(REQUEST_TIMEOUT), ..Settings::default() };
     let stage = Stage::start_in(Cluster::start("gateway-timeout", settings).await, "", Finds::ByName).await;
     let script = format!(
         "seq 1 40000000 | head -c {BIG_BYTES} > ../alloc/data/big; touch ../alloc/data/ready; \

@@ -42,7 +42,7 @@ fn on(node: &str, job: &Value) -> Value {
 
 /// A node is missed soon, and none that is only slow; a leader that is slow leads on, as a new one lets all nodes begin
 /// again.
-const TTL: Settings = Settings { ttl_and_grace: 5, lease: 10, request_timeout: None };
+const TTL: Settings = Settings { ttl_and_grace: 5, lease: 10, api_server: None };
 
 /// Two nodes with the driver, and a volume for one writer, which is on the first.
 async fn start(name: &str, driver: &[String]) -> Disks {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use drover_clock::Backoff;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt, TryStreamExt as _, future};
 use kube::Client;
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -124,14 +124,19 @@ impl Store for KubeStore {
 
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>> {
         let api = K::lean_api(self.client.clone(), selection.namespace.as_deref());
-        let mut config = watcher::Config::default().streaming_lists();
+        let mut config = watcher::Config::default();
         if let Some(fields) = &selection.fields {
             config = config.fields(fields);
         }
         if let Some(labels) = &selection.labels {
             config = config.labels(labels);
         }
-        StreamBackoff::new(watcher(api, config), Pauses(Backoff::new(WATCH_PAUSE.0, WATCH_PAUSE.1)))
+        let streamed = watcher(api.clone(), config.clone().streaming_lists());
+        // It ends at nothing else.
+        let streamed = streamed.take_while(|event| future::ready(!is_no_streamed_list(event)));
+        let listed = future::lazy(move |_| watcher(api, config));
+        let watched = streamed.chain(listed.flatten_stream());
+        StreamBackoff::new(watched, Pauses(Backoff::new(WATCH_PAUSE.0, WATCH_PAUSE.1)))
             .into_stream()
             .map(change)
             .boxed()
@@ -217,6 +222,17 @@ impl Iterator for Pauses {
 impl kube::runtime::utils::Backoff for Pauses {
     fn reset(&mut self) {
         self.0.worked();
+    }
+}
+
+/// Whether the API server refuses to begin a watch with a list: without its feature gate `WatchList`, as Kubernetes
+/// 1.33 is by default, the watch's parameter `sendInitialEvents` is invalid.
+fn is_no_streamed_list<T>(event: &Result<T, watcher::Error>) -> bool {
+    match event {
+        Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) => {
+            status.code == 422 && status.message.contains("sendInitialEvents")
+        }
+        _ => false,
     }
 }
 

@@ -120,7 +120,7 @@ impl Cluster {
             audit: true,
             lifetime: Lifetime::BoundToThisProcess,
             controller_manager: true,
-            request_timeout: None,
+            api_server_args: Vec::new(),
             place: Place::Namespace { path: control.path(), address, accounts },
         })
         .await?;

@@ -85,8 +85,8 @@ pub struct Options {
     pub controller_manager: bool,
     /// Where the API server listens.
     pub place: Place,
-    /// How long the API server lets a request take that is no watch and no long-running one; none: its own 60 s.
-    pub request_timeout: Option<Duration>,
+    /// What the API server is told beside what all are told, for example `--request-timeout=10s`.
+    pub api_server_args: Vec<String>,
 }
 
 impl Place {
@@ -135,7 +135,7 @@ impl Options {
             lifetime: Lifetime::BoundToThisProcess,
             controller_manager: true,
             place: Place::Loopback,
-            request_timeout: None,
+            api_server_args: Vec::new(),
         }
     }
 }
@@ -472,7 +472,7 @@ impl ControlPlane {
         args.push(format!("--service-account-signing-key-file={}", account_key.display()));
         args.push(format!("--token-auth-file={}", token_file.display()));
         args.extend(self.credentials.front_proxy.args());
-        args.extend(self.options.request_timeout.map(|timeout| format!("--request-timeout={}s", timeout.as_secs())));
+        args.extend(self.options.api_server_args.iter().cloned());
         if let Place::Namespace { .. } = self.options.place {
             // Nothing here translates the names of nodes.
             args.push("--kubelet-preferred-address-types=InternalIP".to_owned());

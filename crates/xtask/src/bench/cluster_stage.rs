@@ -87,7 +87,7 @@ impl Stage {
             lifetime: Lifetime::BoundToThisProcess,
             // It would collect the copies that the bare loop makes.
             controller_manager: false,
-            request_timeout: None,
+            api_server_args: Vec::new(),
             place: Place::Loopback,
         };
         let plane = ControlPlane::start(options).await?;

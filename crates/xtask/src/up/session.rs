@@ -362,7 +362,7 @@ async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: 
         audit,
         lifetime: Lifetime::Independent,
         controller_manager: true,
-        request_timeout: None,
+        api_server_args: Vec::new(),
         place: Place::Loopback,
     };
     let plane = ControlPlane::start(options).await?;
