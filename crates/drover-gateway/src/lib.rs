@@ -12,6 +12,7 @@
 //! Must never know: how a task is run, how anything is scheduled, what is in a stream that it carries.
 
 mod answers;
+mod apart;
 mod api;
 mod callers;
 mod certificates;

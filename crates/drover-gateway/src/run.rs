@@ -15,6 +15,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::apart::Apart;
 use crate::api::{Entrance, EntranceParts, FRONT_PROXY, Trust, follow};
 use crate::certificates::{
     CERTIFICATE, Keeper, OptionalCertificates, Watched, agents_config, provider, users_config, withdraw,
@@ -84,7 +85,9 @@ async fn serve(
     let signer = IdentitySigner::new(&config.identities.issuer, Arc::clone(&clock));
     let keys = IdentityKeeper::new(client.clone(), config, signer.clone());
     let served = keeper.served();
-    let agents = Port::open(config.agents, agents_config(served.clone())?, "agents").await?;
+    // Thousands of tunnels of which each has a word to say now and then: it is to wake one thread.
+    let apart = Apart::start("agents").context("starting a thread for agents")?;
+    let agents = apart.run(Port::open(config.agents, agents_config(served.clone())?, "agents")).await?;
     let clients = Arc::new(OptionalCertificates::new(trust.clone(), provider()));
     let users = Port::open(config.users, users_config(served.clone(), clients)?, "users").await?;
     beside.spawn(until(ended.clone(), keeper.run()));
@@ -134,7 +137,8 @@ async fn serve(
         nomad,
     });
     let serving = async {
-        tokio::join!(agents.serve(listener.clone(), last.clone()), users.serve(entrance.clone(), last.clone()));
+        let agents = apart.run(agents.serve(listener.clone(), last.clone()));
+        tokio::join!(agents, users.serve(entrance.clone(), last.clone()));
         tokio::join!(entrance.end(), listener.relays_end());
     };
     let ShutdownConfig { unready_for, streams_for } = config.shutdown;

@@ -1,21 +1,22 @@
 //! How long nothing has come through a tunnel. The agent pings it; this side only listens, and asks where it hears
 //! nothing: an agent pings no tunnel through which it is sent something.
 //!
-//! One looks after all tunnels and tells each that it is silent, when it can be at the earliest: a tunnel with timers
-//! of its own would wake at each, though it has been heard meanwhile.
+//! One looks after all tunnels and tells each that it is silent, when it can be at the earliest, to the second: a tunnel
+//! with timers of its own would wake at each, though it has been heard meanwhile, and to be woken is most of what a
+//! ping costs.
 
+use std::collections::BTreeMap;
+use std::future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use drover_socket::tunnel::{PING_EVERY, PING_TIMEOUT};
-use futures::StreamExt as _;
 use tokio::io::AsyncRead;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
-use tokio_util::time::DelayQueue;
 
 /// How much later than a ping an agent is asked for a sign of life.
 const GRACE: Duration = Duration::from_secs(2);
@@ -91,23 +92,33 @@ impl Watch {
 #[derive(Debug)]
 pub(crate) struct Watchman {
     entered: mpsc::UnboundedReceiver<WatchedTunnel>,
-    /// Each when it is to be looked at again.
-    due: DelayQueue<WatchedTunnel>,
+    begun: Instant,
+    /// Those to look at again, by the second after the beginning in which that is.
+    due: BTreeMap<u64, Vec<WatchedTunnel>>,
 }
 
 /// One who looks after tunnels, and what has it look after one.
 pub(super) fn watch() -> (Watch, Watchman) {
     let (enter, entered) = mpsc::unbounded_channel();
-    (Watch(enter), Watchman { entered, due: DelayQueue::new() })
+    (Watch(enter), Watchman { entered, begun: Instant::now(), due: BTreeMap::new() })
 }
 
 impl Watchman {
     /// Looks after them until the last [`Watch`] is gone, or this is dropped.
     pub(crate) async fn run(mut self) {
         loop {
+            let next = self.due.first_key_value().map(|(&second, _)| self.begun + Duration::from_secs(second));
+            let is_due = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
-                Some(due) = self.due.next() => self.look(due.into_inner()),
+                () = is_due => for watched in self.due.pop_first().into_iter().flat_map(|(_, due)| due) {
+                    self.look(watched);
+                },
                 entered = self.entered.recv() => match entered {
                     Some(watched) => self.look(watched),
                     None => return,
@@ -127,7 +138,9 @@ impl Watchman {
         } else {
             LONG
         };
-        self.due.insert_at(watched, heard.last() + next);
+        let at = (heard.last() + next).saturating_duration_since(self.begun);
+        let second = at.as_secs() + u64::from(at.subsec_nanos() > 0);
+        self.due.entry(second).or_default().push(watched);
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use drover_socket::tunnel::PING_EVERY;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,15 +25,15 @@ const PING_BYTES: usize = 9 + 8 + 5 + 1 + 16;
 /// When a connection breaks.
 pub(super) async fn cpu_of_echoes(n_connections: usize, settled: Duration, watched: Duration) -> Result<f64> {
     let (tell, listens) = oneshot::channel();
+    let (say, said) = oneshot::channel();
     // Nothing is sent: its end says that all are there.
     let (all_there, are_there) = oneshot::channel::<()>();
-    let measured = tokio::task::spawn_blocking(move || {
+    let echoing = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut echoes = JoinSet::new();
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            let told = tell.send(listener.local_addr()?);
-            told.map_err(|_| io::Error::other("no one connects"))?;
+            tell.send(listener.local_addr()?).map_err(|_| io::Error::other("no one connects"))?;
             for _ in 0..n_connections {
                 echoes.spawn(echo(listener.accept().await?.0));
             }
@@ -41,7 +41,12 @@ pub(super) async fn cpu_of_echoes(n_connections: usize, settled: Duration, watch
             tokio::time::sleep(settled).await;
             let (began, before) = (Instant::now(), thread_time()?);
             tokio::time::sleep(watched).await;
-            Ok::<_, io::Error>(thread_time()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64())
+            let computed = thread_time()?.saturating_sub(before);
+            say.send(computed.as_secs_f64() / began.elapsed().as_secs_f64())
+                .map_err(|_| io::Error::other("no one waits for what was measured"))?;
+            // Until the other sides end.
+            echoes.join_all().await;
+            Ok::<_, io::Error>(())
         })
     });
     let address: SocketAddr = listens.await.context("the echoing thread has ended")?;
@@ -53,14 +58,17 @@ pub(super) async fn cpu_of_echoes(n_connections: usize, settled: Duration, watch
         pinging.spawn(ping(stream, Instant::now() + share));
     }
     drop(all_there);
-    tokio::select! {
+    let cpu = tokio::select! {
         biased;
-        measured = measured => measured.context("the echoing thread has panicked")?.context("an echo"),
+        cpu = said => cpu.context("the echoing thread has ended")?,
         Some(ended) = pinging.join_next() => {
             ended.context("a pinging task has panicked")?.context("a ping")?;
-            anyhow::bail!("a connection has ended")
+            bail!("a connection has ended")
         }
-    }
+    };
+    pinging.shutdown().await;
+    echoing.await.context("the echoing thread has panicked")?.context("an echo")?;
+    Ok(cpu)
 }
 
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
