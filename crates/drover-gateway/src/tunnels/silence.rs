@@ -1,9 +1,9 @@
 //! How long nothing has come through a tunnel. The agent pings it; this side only listens, and asks where it hears
 //! nothing: an agent pings no tunnel through which it is sent something.
 //!
-//! One looks after all tunnels and tells each that it is silent, when it can be at the earliest, to the second: a tunnel
-//! with timers of its own would wake at each, though it has been heard meanwhile, and to be woken is most of what a
-//! ping costs.
+//! One looks after all tunnels and tells each that it is silent, when it can be at the earliest, to the second: a
+//! tunnel with timers of its own would wake at each, though it has been heard meanwhile, and to be woken is most of
+//! what a ping costs.
 
 use std::collections::BTreeMap;
 use std::future;

@@ -1,5 +1,5 @@
-//! A reference loop beside idle tunnels: as many connections over which as much is said as often, and which carry
-//! nothing else. It tells what the machine takes for that from what the gateway does.
+//! A reference loop beside idle tunnels: as many connections, with as many messages as large, and nothing else. It
+//! tells what the machine takes for that from what the gateway does.
 
 use std::fs;
 use std::io;
