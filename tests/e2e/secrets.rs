@@ -58,15 +58,15 @@ pub(crate) fn a_hundred_changes_under_kills(ground: &Ground) -> Result<String> {
         }
     }
     let last = Instant::now();
-    let unsettled = std::cell::RefCell::new(Vec::new());
+    let mut unsettled = Vec::new();
     let reached = ground.eventually("every task has the newest value", || {
         let all = read(ground)?;
         let lacks = |id: &str, mode: &str| !all.get(id).is_some_and(|seen| seen.is_settled(mode));
         let left = modes.iter().filter(|(id, mode)| lacks(id, mode));
-        unsettled.replace(left.map(|(id, mode)| format!("{id} ({mode}): {:?}", all.get(id))).collect());
-        Ok(unsettled.borrow().is_empty().then_some(()))
+        unsettled = left.map(|(id, mode)| format!("{id} ({mode}): {:?}", all.get(id))).collect();
+        Ok(unsettled.is_empty().then_some(()))
     });
-    reached.with_context(|| format!("without it are {:#?}", unsettled.borrow()))?;
+    reached.with_context(|| format!("without it are {unsettled:#?}"))?;
     let settled = last.elapsed();
     let n_restarts = judge(ground, &modes)?;
     ground.kubectl(&["delete", "djob/secrets", "--wait=true", "--timeout", "60s"])?;

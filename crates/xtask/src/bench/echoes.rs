@@ -26,18 +26,21 @@ const PING_BYTES: usize = 9 + 8 + 5 + 1 + 16;
 pub(super) async fn cpu_of_echoes(n_connections: usize, settled: Duration, watched: Duration) -> Result<f64> {
     let (tell, listens) = oneshot::channel();
     let (say, said) = oneshot::channel();
-    // Nothing is sent: its end says that all are there.
-    let (all_there, are_there) = oneshot::channel::<()>();
+    // Nothing is sent: its end says that no more connect.
+    let (all_there, mut are_there) = oneshot::channel::<()>();
     let echoing = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut echoes = JoinSet::new();
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
             tell.send(listener.local_addr()?).map_err(|_| io::Error::other("no one connects"))?;
-            for _ in 0..n_connections {
-                echoes.spawn(echo(listener.accept().await?.0));
+            loop {
+                tokio::select! {
+                    biased;
+                    accepted = listener.accept() => { echoes.spawn(echo(accepted?.0)); }
+                    _ = &mut are_there => break,
+                }
             }
-            drop(are_there.await);
             tokio::time::sleep(settled).await;
             let (began, before) = (Instant::now(), thread_time()?);
             tokio::time::sleep(watched).await;
