@@ -66,6 +66,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("controller.replicas=3,gateway.replicas=3", "replicas: 3\n", "replicas: 2\n"),
     ("gateway.enabled=false", "kind: Deployment\n", "kind: APIService\n"),
     ("gateway.enabled=false", "kind: Deployment\n", "gateway.drover.dev"),
+    ("gateway.enabled=false", "hasGateway: false\n", "hasGateway: true\n"),
     ("gateway.apiService=false", "apiService: false\n", "kind: APIService\n"),
     ("gateway.config.recheckEvery=30s", "recheckEvery: 30s\n", ""),
     ("nameOverride=orch", "agentAccount: orch-agent\n", "agentAccount: drover-agent\n"),

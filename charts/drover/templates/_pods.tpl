@@ -28,7 +28,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- range $name, $isOn := dict "drover-intents" .Values.intents.enabled "drover-plugins" .Values.pluginRestriction.enabled "drover-priorities" .Values.priorityRestriction.enabled "drover-secrets" .Values.secretRestriction.enabled }}
 {{- if $isOn }}{{ $policies = append $policies $name }}{{ end }}
 {{- end }}
-{{ toYaml (mergeOverwrite (deepCopy .Values.controller.config) (dict "namespace" .Release.Namespace "requiresNodeRestriction" .Values.nodeRestriction.enabled "requiredPolicies" $policies "metrics" (dict "perJob" .Values.metrics.perJob))) }}
+{{ toYaml (mergeOverwrite (deepCopy .Values.controller.config) (dict "namespace" .Release.Namespace "requiresNodeRestriction" .Values.nodeRestriction.enabled "requiredPolicies" $policies "hasGateway" .Values.gateway.enabled "metrics" (dict "perJob" .Values.metrics.perJob))) }}
 {{- end }}
 
 {{/* The configuration file of the agent. */}}

@@ -87,6 +87,8 @@ string_enum! {
         DeploymentFailed = "DeploymentFailed",
         /// The spec breaks rules.
         InvalidSpec = "InvalidSpec",
+        /// Its tasks need values from the gateway, and none is installed.
+        NoGateway = "NoGateway",
         /// Failed allocations will not be rescheduled any more.
         ReschedulesExhausted = "ReschedulesExhausted",
         /// A batch job runs.

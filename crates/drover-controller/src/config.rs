@@ -42,6 +42,8 @@ pub struct ControllerConfig {
     pub volumes: VolumesConfig,
     /// Where services may lead.
     pub services: ServicesConfig,
+    /// Whether a gateway is installed. Where none is, jobs wait whose nodes would get values from it.
+    pub has_gateway: bool,
     /// What is counted.
     pub metrics: MetricsConfig,
 }
@@ -86,6 +88,7 @@ impl Default for ControllerConfig {
             required_policies: BTreeSet::new(),
             volumes: VolumesConfig::default(),
             services: ServicesConfig::default(),
+            has_gateway: true,
             metrics: MetricsConfig::default(),
         }
     }

@@ -19,7 +19,7 @@ use crate::model::{Alloc, Deployment, Job};
 use crate::periodic;
 use crate::scheduler::explain::explain;
 use crate::task::failure::TaskFailure;
-use crate::validate::Violation;
+use crate::validate::{NO_GATEWAY, Violation};
 
 pub use stopper::Stopper;
 
@@ -125,8 +125,8 @@ pub fn judge(input: Input<'_>) -> JobVerdict {
     } else if let Some(reconciling) = reconciling(&input, &counts) {
         conditions.push(reconciling);
     }
-    if !is_stopped(&input) && input.violations.is_empty() {
-        conditions.push(placed(&input));
+    if !is_stopped(&input) {
+        conditions.extend(placed(&input));
     }
     if is_stopped(&input) {
         conditions.push(Wanted::yes(Type::Stopped, Reason::Stopped, stopper::explain(&input.job.key, input.stopper)));
@@ -156,12 +156,12 @@ fn judge_template(input: &Input<'_>) -> JobVerdict {
     let mut conditions = Vec::new();
     if !input.violations.is_empty() {
         let is_of_cron = input.violations.iter().all(|violation| violation.code == "PeriodicSpec");
-        let reason = if is_of_cron { Reason::InvalidCron } else { Reason::InvalidSpec };
-        let texts: Vec<String> = input.violations.iter().map(ToString::to_string).collect();
-        let text = texts.join("; ");
+        let reason = if is_of_cron { Reason::InvalidCron } else { refusal(input.violations) };
+        let text = texts(input.violations);
         conditions.push(Wanted::no(Type::Ready, reason, text.clone()));
-        conditions.push(Wanted::yes(Type::Stalled, reason, text));
-        conditions.push(Wanted::no(Type::Armed, reason, "the spec is invalid"));
+        conditions.push(Wanted::yes(Type::Stalled, reason, text.clone()));
+        let message = if reason == Reason::NoGateway { text.as_str() } else { "the spec is invalid" };
+        conditions.push(Wanted::no(Type::Armed, reason, message));
     } else if is_stopped(input) {
         let text = format!("{}; what it launched goes on", stopper::explain(&input.job.key, input.stopper));
         conditions.push(ready_when_stopped(input, "the job is stopped, and launches nothing"));
@@ -340,8 +340,7 @@ fn summarize(input: &Input<'_>) -> BTreeMap<String, GroupSummary> {
 /// What needs a human, if anything does.
 fn stall(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
     if !input.violations.is_empty() {
-        let texts: Vec<String> = input.violations.iter().map(ToString::to_string).collect();
-        return Some(Wanted::yes(Type::Stalled, Reason::InvalidSpec, texts.join("; ")));
+        return Some(Wanted::yes(Type::Stalled, refusal(input.violations), texts(input.violations)));
     }
     if is_stopped(input) {
         return None;
@@ -465,12 +464,27 @@ fn ready_when_stopped(input: &Input<'_>, message: &str) -> Wanted<Type, Reason> 
     Wanted::yes(Type::Ready, Reason::Stopped, message)
 }
 
-fn placed(input: &Input<'_>) -> Wanted<Type, Reason> {
-    if input.failed.is_empty() {
+/// Whether all that is wanted has a node; none: the spec is invalid, and nothing is wanted.
+fn placed(input: &Input<'_>) -> Option<Wanted<Type, Reason>> {
+    if !input.violations.is_empty() {
+        let reason = Some(refusal(input.violations)).filter(|reason| *reason == Reason::NoGateway)?;
+        return Some(Wanted::no(Type::Placed, reason, texts(input.violations)));
+    }
+    Some(if input.failed.is_empty() {
         Wanted::yes(Type::Placed, Reason::AllPlaced, "every wanted allocation has a node")
     } else {
         Wanted::no(Type::Placed, Reason::NotPlaced, explain_all(input.failed))
-    }
+    })
+}
+
+/// Why a job with violations is not acted on.
+fn refusal(violations: &[Violation]) -> Reason {
+    let is_right = violations.iter().all(|violation| violation.code == NO_GATEWAY);
+    if is_right { Reason::NoGateway } else { Reason::InvalidSpec }
+}
+
+fn texts(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn batch_outcome(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {

@@ -20,6 +20,7 @@ use drover_core::periodic;
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use drover_core::triggers::{self, JobFacts};
+use drover_core::validate::NO_GATEWAY;
 use drover_store::events::{Happening, Severity};
 use drover_store::{ErrorClass, Key, Object, Precondition, StoreError, convert};
 use k8s_openapi::api::core::v1::Namespace;
@@ -189,7 +190,7 @@ impl Jobs {
         let is_namespace_going = Self::is_namespace_going(shared, &key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
         let Some((object, checked)) = self.checked(shared, &key, &object, &versions) else { return };
-        let (fresh, mut violations) = (checked.definition, checked.violations);
+        let (fresh, mut violations) = (Arc::clone(&checked.definition), checked.here(shared.config.has_gateway));
         if is_going {
             self.release(shared, &key);
         } else if violations.is_empty() {
@@ -206,7 +207,9 @@ impl Jobs {
                 return self.carry_out(shared, next, Some(&object), &versions);
             }
             let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            let (severity, reason, action) = (Severity::Warning, "InvalidSpec", "Validate");
+            let is_right = violations.iter().all(|violation| violation.code == NO_GATEWAY);
+            let reason = if is_right { "PlacementFailed" } else { "InvalidSpec" };
+            let (severity, action) = (Severity::Warning, "Validate");
             Self::report_for_generation(shared, &object, Happening { severity, reason, action, note, occasion: "" });
             // It has seen all that there is: its deployment must not ask again for what it knows already.
             shared.evaluations.last.entry(key.clone()).or_default().saw = Some(shared.view_index);
@@ -694,8 +697,10 @@ impl Jobs {
         let over_limit = self.known.get(key).and_then(|known| known.over_limit.clone());
         let violations = match over_limit {
             _ if job.stopped => [].into(),
-            Some(violation) if checked.violations.is_empty() => [violation].into(),
-            _ => checked.violations,
+            over_limit => {
+                let here = checked.here(shared.config.has_gateway);
+                if here.is_empty() { over_limit.into_iter().collect() } else { here }
+            }
         };
         let object = &*whole;
         let allocs: Vec<Arc<Alloc>> =

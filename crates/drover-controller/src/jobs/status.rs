@@ -78,6 +78,14 @@ impl Checked {
         let (uid, generation) = (job.metadata.uid.clone(), job.metadata.generation);
         Self { uid, generation, definition, violations }
     }
+
+    /// What is in the way of acting on it: what is wrong with it, or that this cluster lacks what it needs.
+    pub(super) fn here(&self, has_gateway: bool) -> Arc<[Violation]> {
+        if has_gateway || !self.violations.is_empty() {
+            return Arc::clone(&self.violations);
+        }
+        validate::needs_gateway(&self.definition.spec).into_iter().collect()
+    }
 }
 
 impl JobState {

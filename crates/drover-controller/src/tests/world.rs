@@ -72,7 +72,7 @@ impl World {
             namespace.metadata.name = Some(name.to_owned());
             now(store.create(&namespace)).unwrap();
         }
-        let config = ControllerConfig::parse(yaml, std::path::Path::new("test")).unwrap();
+        let config = parsed(yaml);
         let leader = leader(&store, &clock, &config, 0);
         let mut world = Self {
             inputs: leader.inputs(),
@@ -89,6 +89,11 @@ impl World {
         world.settle();
         world.store.take_writes();
         world
+    }
+
+    /// The next leader has this configuration.
+    pub(crate) fn configure(&mut self, yaml: &str) {
+        self.config = parsed(yaml);
     }
 
     /// The leader is gone, and another one begins over the same objects.
@@ -372,6 +377,10 @@ pub(crate) fn in_default(name: &str) -> Key {
 /// The outcome of a future that waits for nothing, as those of the in-memory store.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("it waits for nothing")
+}
+
+fn parsed(yaml: &str) -> ControllerConfig {
+    ControllerConfig::parse(yaml, std::path::Path::new("test")).unwrap()
 }
 
 fn leader(store: &TestStore, clock: &SharedClock, config: &ControllerConfig, n: usize) -> LeaderLoop<TestStore> {

@@ -13,3 +13,4 @@ pub mod sandbox_path;
 pub mod secret;
 pub mod standing;
 pub mod template;
+pub mod template_objects;

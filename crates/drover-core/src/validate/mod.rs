@@ -8,6 +8,7 @@
 mod change;
 mod files;
 mod found;
+mod gateway;
 mod group;
 mod job;
 mod network;
@@ -24,6 +25,7 @@ pub use change::changes;
 pub use files::is_mount_destination;
 pub use found::Violation;
 pub(crate) use found::Violations;
+pub use gateway::{NO_GATEWAY, needs_gateway};
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
 pub use shape::{shape, status_shape};
 pub use warning::warnings;

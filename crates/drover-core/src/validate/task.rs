@@ -7,9 +7,11 @@ use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::placement::Operand;
 use drover_api::task::{LifecycleHook, PropagationMode, Resources, Task};
+use drover_api::value_object::{ValueKind, ValueObject};
 
 use super::found::{At, Violations, is_label, shown};
-use crate::task::secret::{object_of, references};
+use crate::task::secret::{object_of, objects_of_task, references};
+use crate::task::template_objects::{NamedObject, named_in};
 
 /// Least memory of a task, in MiB.
 const MEMORY_MINIMUM_MB: i64 = 10;
@@ -26,6 +28,7 @@ impl Violations {
         self.files(at, task);
         self.rolling(at, group, task);
         self.secrets(at, group, task);
+        self.looked_up(at, task);
         let is_wrong = task
             .lifecycle
             .as_ref()
@@ -70,6 +73,28 @@ impl Violations {
             );
             let is_wrong = !names.contains(name.as_str());
             self.when(is_wrong, "SecretReference", format_args!("{at}.{}", reference.field), message);
+        }
+    }
+
+    /// What templates look up by name, and the task does not list: its node would not get it.
+    fn looked_up(&mut self, at: At<'_>, task: &Task) {
+        let listed: BTreeSet<ValueObject> = objects_of_task(task).collect();
+        for (n, template) in task.templates.iter().enumerate() {
+            for NamedObject { object, .. } in named_in(template) {
+                let provider = match object.kind {
+                    ValueKind::ConfigMap => ", provider: configmap",
+                    _ => "",
+                };
+                let name = shown(&object.name);
+                let message = format_args!(
+                    "looks up {:?} {name}, which the task does not list; add {{name: {}, path: {name}{provider}}} to its \
+                     secrets",
+                    object.kind,
+                    name.replace('.', "-"),
+                );
+                let is_wrong = !listed.contains(&object);
+                self.when(is_wrong, "TemplateObject", format_args!("{at}.templates[{n}].embeddedTmpl"), message);
+            }
         }
     }
 

@@ -2,53 +2,40 @@
 //! them in the template alone.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
-use regex::Regex;
+use drover_api::value_object::ValueKind;
+use drover_core::task::template_objects::{NamedObject, named_in};
 use serde_json::{Map, Value as Json, json};
 
 use super::report::Report;
 use crate::document::Block;
 
-/// A function that looks something up, and the name that stands behind it. A name that is put together is not found:
-/// the task says at its start what it misses.
-static LOOK_UP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let functions = "secret|nomadVar|nomadVarExists|key|keyExists|keyOrDefault|ls|safeLs|tree|safeTree";
-    Regex::new(&format!("\\b({functions})\\s+[\"`]([^\"`]+)[\"`]")).ok()
-});
-
 /// Adds what templates name to `secrets`, unless it is there.
 pub(super) fn list(fields: &mut Map<String, Json>, _: &Block, _: &mut Report<'_>) {
     let templates = fields.get("templates").and_then(Json::as_array).into_iter().flatten();
-    let texts: Vec<&str> = templates.filter_map(|template| template["embeddedTmpl"].as_str()).collect();
+    // A template that is no template is reported where it is read.
+    let templates = templates.filter_map(|template| serde_json::from_value(template.clone()).ok());
+    let named: Vec<NamedObject> = templates.flat_map(|template| named_in(&template)).collect();
     let mut listed: Vec<Json> = fields.get("secrets").and_then(Json::as_array).cloned().unwrap_or_default();
-    let is_map = |entry: &Json| entry["provider"] == "configmap";
     let object = |entry: &Json| {
         let path = entry["path"].as_str().unwrap_or_default();
-        (is_map(entry), path.replace('/', "."))
+        (entry["provider"] == "configmap", path.replace('/', "."))
     };
     let mut known: BTreeSet<(bool, String)> = listed.iter().map(object).collect();
     let mut names: BTreeSet<String> =
         listed.iter().filter_map(|entry| entry["name"].as_str()).map(str::to_owned).collect();
-    for found in LOOK_UP.iter().flat_map(|look_up| texts.iter().flat_map(|text| look_up.captures_iter(text))) {
-        let (function, path) = (&found[1], found[2].trim_matches('/'));
-        let entry = match function {
-            "secret" | "nomadVar" | "nomadVarExists" => json!({ "provider": "nomad", "path": path }),
-            // The last part is a key.
-            "key" | "keyExists" | "keyOrDefault" => match path.rsplit_once('/') {
-                Some((map, _)) => json!({ "provider": "configmap", "path": map.replace('/', ".") }),
-                None => continue,
-            },
-            _ => json!({ "provider": "configmap", "path": path.replace('/', ".") }),
+    for NamedObject { object: found, path } in named {
+        let mut entry = match found.kind {
+            ValueKind::ConfigMap => json!({ "provider": "configmap", "path": found.name }),
+            _ => json!({ "provider": "nomad", "path": path }),
         };
         if !known.insert(object(&entry)) {
             continue;
         }
-        let base: String = object(&entry).1.chars().map(|char| if fits(char) { char } else { '-' }).collect();
+        let base: String = found.name.chars().map(|char| if fits(char) { char } else { '-' }).collect();
         let free = (1..).map(|n| if n == 1 { base.clone() } else { format!("{base}-{n}") });
         let Some(name) = free.into_iter().find(|name| !names.contains(name)) else { continue };
         names.insert(name.clone());
-        let mut entry = entry;
         entry["name"] = name.into();
         listed.push(entry);
     }

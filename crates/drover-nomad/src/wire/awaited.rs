@@ -72,7 +72,8 @@ fn of_state<'a>(world: &World, job: &'a Job, wanted: &str) -> Option<Evaluation<
         return Some(Evaluation { status: EvalStatus::Complete, description: "the job is gone", ..awaited });
     }
     let refused = status.into_iter().flat_map(|status| &status.conditions).find(|condition| {
-        condition.reason == JobReason::InvalidSpec && condition.observed_generation >= point.generation
+        let is_refusal = matches!(condition.reason, JobReason::InvalidSpec | JobReason::NoGateway);
+        is_refusal && condition.observed_generation >= point.generation
     });
     if let Some(refused) = refused {
         return Some(Evaluation { status: EvalStatus::Failed, description: &refused.message, ..awaited });

@@ -113,3 +113,44 @@ async fn a_job_on_every_node_counts_with_each_node_of_its_pool() {
     assert_eq!(n_shown(&world, &["more"]), [0]);
     assert!(message(&world, "more").contains("4 allocations"), "{}", message(&world, "more"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_no_gateway_is_installed_a_job_that_needs_one_waits_and_what_runs_goes_on() {
+    let mut world = World::with_config("hasGateway: false");
+    world.register(&node("n1"));
+    world.create(&service("web", 1));
+    let with_secret = || {
+        let mut group = group("g", 1);
+        group["tasks"][0]["secrets"] = json!([{ "name": "db", "path": "db-creds" }]);
+        json!({ "groups": [group] })
+    };
+    world.create(&job("shop", &with_secret()));
+    world.live(Duration::from_secs(20)).await;
+    for _ in 0..2 {
+        assert_eq!(condition(&world, "shop", JobConditionType::Placed).as_deref(), Some("False NoGateway"));
+        assert_eq!(condition(&world, "shop", JobConditionType::Stalled).as_deref(), Some("True NoGateway"));
+        let told_twice = "spec.groups[0].tasks[0].secrets[0]: Secret db-creds comes to its node from the gateway, and \
+                          none is installed; set gateway.enabled in the chart's values, or remove it (NoGateway)";
+        assert_eq!(message(&world, "shop"), told_twice);
+        assert_eq!((n_shown(&world, &["shop"]), told(&world, "Warning PlacementFailed shop")), (vec![0], 1));
+        // The next leader says the same.
+        world.elect_another();
+        world.live(Duration::from_mins(1)).await;
+    }
+    world.change_job("web", &with_secret());
+    world.live(Duration::from_secs(20)).await;
+    assert_eq!(condition(&world, "web", JobConditionType::Placed).as_deref(), Some("False NoGateway"));
+    assert_eq!(world.shown("web"), ["g[0] v0 on n1: run running"]);
+
+    // Once it is installed, the controller begins again with another configuration.
+    world.configure("{}");
+    world.elect_another();
+    world.live(Duration::from_mins(1)).await;
+    assert_eq!(n_shown(&world, &["shop"]), [1]);
+    for name in ["shop", "web"] {
+        assert_eq!(condition(&world, name, JobConditionType::Placed).as_deref(), Some("True AllPlaced"), "{name}");
+    }
+    world.change_job("shop", &json!({ "stop": true }));
+    world.live(Duration::from_secs(20)).await;
+    assert_eq!(condition(&world, "shop", JobConditionType::Stopped).as_deref(), Some("True Stopped"));
+}
