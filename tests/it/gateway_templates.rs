@@ -7,6 +7,7 @@ use drover_api::job::JobConditionType;
 use drover_testkit::control_plane::User;
 use serde_json::{Value, json};
 
+use crate::cluster::job;
 use crate::gateway::Stage;
 use crate::gateway_values::{CANARY, alloc_of, holders, messages, opened, secret, with_secrets};
 
@@ -93,6 +94,53 @@ async fn b_055_a_changed_secret_reaches_each_task_as_its_template_says_and_once(
         (read(&stage, 3, "t/local/x").as_str(), log(&stage, 0)),
         ("two", vec!["start-one".to_owned(), "start-two".to_owned()])
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_template_finds_services_of_other_jobs_and_of_kubernetes_as_they_come_and_go() {
+    let stage = Stage::start("templates-services", "").await;
+    stage.cluster.namespace("shop").await;
+    // A node whose address others can reach: no Service leads to the loopback.
+    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-9" } }).to_string();
+    stage.cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
+    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
+    let patch = ["patch", "node", "n-9", "--subresource=status", "--type=merge", "-p", address];
+    stage.cluster.kubectl(&patch).expect("patched");
+    let _other = stage.cluster.agent_at("n-9", "10.77.0.1").await;
+    let text = "{{range nomadService \"api\"}}{{.Address}} {{.JobID}} {{.Tags}} {{.Node}} {{.Datacenter}};{{end}}\
+                {{range service \"db\"}}{{.Address}}:{{.Port}};{{end}}{{range nomadServices}}{{.Name}} {{end}}";
+    let template = json!({ "embeddedTmpl": text, "destPath": "local/x", "changeMode": "noop",
+                           "wait": { "min": "100ms", "max": "1s" } });
+    let reader = with_secrets("reader", "exec sleep 1000", &json!({ "templates": [template] }));
+    let at = |node: &str| json!([{ "lTarget": "${node.unique.name}", "rTarget": node }]);
+    let mut placed = reader;
+    placed["spec"]["constraints"] = at(crate::gateway::NODE);
+    stage.cluster.apply("shop", &placed);
+    stage.cluster.condition("shop", "reader", JobConditionType::Ready, "True").await;
+    let name = alloc_of(&stage, "reader").await.metadata.name.expect("a name");
+    let read = || stage.alloc(User::Admin, &["fs", &name, "t/local/x"]).text();
+    assert_eq!(read(), "", "there are none, and the start does not wait for any");
+
+    let fields = json!({ "networks": [{ "ports": [{ "label": "http" }] }], "constraints": at("n-9"),
+                         "services": [{ "name": "api", "portLabel": "http", "tags": ["blue"] }] });
+    stage.cluster.apply("shop", &job("web", 1, &fields, "exec sleep 1000"));
+    let of_api = "10.77.0.1 web [blue] n-9 dc1;";
+    stage.cluster.eventually("drover's is found", async || read() == format!("{of_api}api ")).await;
+
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": { "name": "db-1", "labels": { "kubernetes.io/service-name": "db" } },
+        "ports": [{ "name": "pg", "port": 5432 }],
+        "endpoints": [{ "addresses": ["10.1.0.7"] }, { "addresses": ["10.1.0.8"], "conditions": { "ready": false } }],
+    });
+    stage.cluster.kubectl_with(&["create", "-n", "shop", "-f", "-"], Some(&slice.to_string())).expect("a slice");
+    let both = format!("{of_api}10.1.0.7:5432;api db ");
+    stage.cluster.eventually("the other's is found", async || read() == both).await;
+    let stop = r#"{"spec":{"stop":true}}"#;
+    stage.cluster.kubectl(&["patch", "djob/web", "-n", "shop", "--type=merge", "-p", stop]).expect("stopped");
+    stage.cluster.eventually("what stops is not", async || read() == "10.1.0.7:5432;db ").await;
+    let alloc = alloc_of(&stage, "reader").await;
+    assert_eq!((restarts(&alloc), messages(&alloc, TaskEventType::Template).len()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

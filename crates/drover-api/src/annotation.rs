@@ -36,6 +36,8 @@ pub const PLAN: &str = "drover.dev/plan";
 
 /// On an EndpointSlice of drover's: the tags of its service, separated by commas.
 pub const TAGS: &str = "drover.dev/tags";
+/// On an EndpointSlice of drover's: the datacenter of its allocation's node, as it was when the slice was made.
+pub const DATACENTER: &str = "drover.dev/datacenter";
 /// On a Service without selector that drover has not made: `true` lets drover put slices below it.
 pub const ENDPOINTS: &str = "drover.dev/endpoints";
 

@@ -224,7 +224,8 @@ impl Services {
         // A Service that is lent is never seen: of others only a change tells that something may be lacking.
         let is_due = !is_complete && self.changed.contains(&service.key());
         let service = (!is_complete).then(|| Box::new(service));
-        let made = objects::slice(object, wanted);
+        let node = shared.view.node(&object.spec.node_name.as_str().into());
+        let made = objects::slice(object, wanted, node.map(|node| &*node.datacenter));
         let Some(stored) = shared.caches.slices.get(slice) else {
             return Some(EndpointsWrite::Make { service, slice: Box::new(made) });
         };

@@ -94,8 +94,8 @@ pub(super) fn takes_slices(service: &Service) -> bool {
     asks.is_some_and(|value| value == "true") && selector.is_none_or(BTreeMap::is_empty)
 }
 
-/// The slice of these endpoints, owned by the allocation.
-pub(super) fn slice(of: &Allocation, endpoints: &Endpoints) -> EndpointSlice {
+/// The slice of these endpoints, owned by the allocation; `datacenter` is that of its node, where that is known.
+pub(super) fn slice(of: &Allocation, endpoints: &Endpoints, datacenter: Option<&str>) -> EndpointSlice {
     let name = of.metadata.name.clone().unwrap_or_default();
     let uid = of.metadata.uid.clone().unwrap_or_default();
     let mut labels = tag_labels(&endpoints.tags);
@@ -109,8 +109,9 @@ pub(super) fn slice(of: &Allocation, endpoints: &Endpoints) -> EndpointSlice {
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
-    let tags =
-        (!endpoints.tags.is_empty()).then(|| BTreeMap::from([(annotation::TAGS.to_owned(), endpoints.tags.join(","))]));
+    let tags = (!endpoints.tags.is_empty()).then(|| (annotation::TAGS.to_owned(), endpoints.tags.join(",")));
+    let place = datacenter.map(|datacenter| (annotation::DATACENTER.to_owned(), datacenter.to_owned()));
+    let annotations: BTreeMap<String, String> = tags.into_iter().chain(place).collect();
     let ports = endpoints.ports.iter().map(|(name, port)| EndpointPort {
         name: Some(name.clone()),
         port: Some(i32::from(port.number)),
@@ -123,7 +124,7 @@ pub(super) fn slice(of: &Allocation, endpoints: &Endpoints) -> EndpointSlice {
             name: Some(endpoints.slice.clone()),
             namespace: of.metadata.namespace.clone(),
             labels: Some(labels),
-            annotations: tags,
+            annotations: (!annotations.is_empty()).then_some(annotations),
             owner_references: Some(vec![OwnerReference {
                 api_version: drover_api::API_VERSION.to_owned(),
                 kind: "Allocation".to_owned(),

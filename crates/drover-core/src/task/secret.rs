@@ -60,7 +60,8 @@ pub enum PermitError {
 }
 
 /// Whether a node gets an object's values for an allocation: it must run there, live, and its version of the job must
-/// list the object. `uid` is the allocation's as the node knows it.
+/// list the object. What is known of services, as every name in the cluster's DNS is, it gets where a task of the group
+/// has templates. `uid` is the allocation's as the node knows it.
 ///
 /// # Errors
 /// Why not.
@@ -74,6 +75,8 @@ pub fn permit(
     let is_listed = group.is_some_and(|it| match object.kind {
         ValueKind::Secret | ValueKind::ConfigMap => objects_of_group(it).contains(object),
         ValueKind::Identity => identity::find(it, object).is_some(),
+        ValueKind::Service | ValueKind::Services => it.tasks.iter().any(|task| !task.templates.is_empty()),
+        ValueKind::Unknown => false,
     });
     let AllocationSpec { job_version, group, .. } = &allocation.spec;
     if is_listed { Ok(()) } else { Err(PermitError::Unlisted(object.clone(), *job_version, group.clone())) }
@@ -279,7 +282,7 @@ mod tests {
     #[test]
     fn b_052_a_node_gets_what_a_live_allocation_of_its_own_lists_and_nothing_else() {
         let group = json!({ "name": "g", "tasks": [task()] });
-        let version: JobVersion = serde_json::from_value(json!({
+        let mut version: JobVersion = serde_json::from_value(json!({
             "apiVersion": "drover.dev/v1alpha1", "kind": "JobVersion", "metadata": { "name": "web-v3" },
             "spec": { "jobName": "web", "jobUID": "job-1", "version": 3, "groupNames": "g",
                       "job": { "groups": [group] }, "submittedAt": "2026-01-01T00:00:00Z" },
@@ -314,9 +317,19 @@ mod tests {
         other.spec.job_uid = "job-2".to_owned();
         assert_eq!(permit(Some(&running), Some(&other), mine, &db), Err(StandingError::NoVersion.into()));
         // A Secret of a ConfigMap's name is another object.
-        for unlisted in [object(ValueKind::Secret, "app"), object(ValueKind::ConfigMap, "db-creds")] {
+        let services = [object(ValueKind::Service, "api"), object(ValueKind::Services, "")];
+        let others = [object(ValueKind::Secret, "app"), object(ValueKind::ConfigMap, "db-creds")];
+        for unlisted in others.into_iter().chain(services.clone()).chain([object(ValueKind::Unknown, "db-creds")]) {
             let refused = permit(Some(&running), Some(&version), mine, &unlisted);
             assert_eq!(refused, Err(PermitError::Unlisted(unlisted, 3, "g".to_owned())));
+        }
+        // Nobody lists services: with templates, a task may look them up.
+        let template = json!({ "destPath": "local/x", "embeddedTmpl": "x" });
+        version.spec.job.groups[0].tasks[0].templates = vec![serde_json::from_value(template).expect("a template")];
+        for service in services {
+            assert_eq!(permit(Some(&running), Some(&version), mine, &service), Ok(()));
+            let refused = permit(Some(&running), Some(&version), ("n-2", "a-1"), &service);
+            assert_eq!(refused, Err(StandingError::OtherNode.into()));
         }
     }
 

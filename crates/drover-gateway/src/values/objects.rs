@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::one_object::OneObject;
+use super::services;
 
 /// An object: its namespace, and what it is.
 type ObjectKey = (String, ValueObject);
@@ -103,8 +104,9 @@ async fn follow(client: &Client, namespace: &str, object: &ValueObject, tell: &w
         ValueKind::ConfigMap => {
             match one.follow(|change| take(change, of_config_map, (namespace, object), tell)).await {}
         }
-        // It is signed for who asks, and not watched.
-        ValueKind::Identity => {}
+        ValueKind::Service | ValueKind::Services => match services::follow(client, namespace, object, tell).await {},
+        // It is signed for who asks, and not watched; nobody is granted what is not known.
+        ValueKind::Identity | ValueKind::Unknown => {}
     }
 }
 
@@ -134,6 +136,11 @@ fn take<K: Resource>(
             ReadObject { answer, version: String::new() }
         }
     };
+    know(tell, next);
+}
+
+/// Makes something known, unless it is.
+pub(super) fn know(tell: &watch::Sender<ObjectState>, next: ReadObject) {
     tell.send_if_modified(|known| {
         let is_news = known.as_deref() != Some(&next);
         if is_news {

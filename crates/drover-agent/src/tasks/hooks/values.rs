@@ -67,13 +67,15 @@ impl FollowedObject {
     }
 }
 
-/// Begins to follow what the task lists; none: it lists nothing. `in_use` is what a run that goes on has of it.
+/// Begins to follow what the task lists; none: it lists nothing, and no template of it may look up more. `in_use` is
+/// what a run that goes on has of it.
 pub(crate) fn follow(
     values: &dyn Values,
     plan: &TaskPlan,
     in_use: &BTreeMap<String, ValuesInUse>,
 ) -> Option<TaskValues> {
-    if plan.task.secrets.is_empty() && plan.task.image_pull_secrets.is_empty() {
+    let lists_none = plan.task.secrets.is_empty() && plan.task.image_pull_secrets.is_empty();
+    if lists_none && plan.task.templates.is_empty() {
         return None;
     }
     let listed: BTreeSet<ValueObject> = secret::objects_of_task(&plan.task).collect();
@@ -110,9 +112,25 @@ impl TaskValues {
         Self { objects, needed, n_changes: 0, is_closed: false }
     }
 
-    /// A start needs what an earlier run could do without: values that wait for their turn are asked for at once.
+    /// Begins to follow what templates look up and no task lists.
+    pub(crate) fn look_up(&mut self, values: &dyn Values, plan: &TaskPlan, objects: BTreeSet<ValueObject>) {
+        for object in objects {
+            let followed = FollowedObject::begin(values, plan, object.clone(), None);
+            self.objects.entry(object).or_insert(followed);
+        }
+    }
+
+    /// How many objects are followed that no task lists.
+    pub(crate) fn n_looked_up(&self) -> usize {
+        self.objects.keys().filter(|object| object.kind.is_of_services()).count()
+    }
+
+    /// A start needs what an earlier run could do without: values that wait for their turn are asked for at once. What
+    /// was refused is looked up again when it is needed again.
     pub(crate) fn demand(&mut self, values: &dyn Values, plan: &TaskPlan) {
         self.take_in();
+        let is_refused = |followed: &FollowedObject| matches!(followed.known, ValueState::Refused(_));
+        self.objects.retain(|object, followed| !(object.kind.is_of_services() && is_refused(followed)));
         for (object, followed) in &mut self.objects {
             let is_held_back = followed.holds.is_some() && matches!(followed.known, ValueState::Waiting(_));
             let is_gone = matches!(followed.known, ValueState::Absent) && self.needed.contains(object);
@@ -180,7 +198,10 @@ impl TaskValues {
 
     /// Waits until there is something to take in. False: there never will be, because the agent ends.
     pub(crate) async fn changed(&mut self) -> bool {
-        let changes = self.objects.values_mut().map(|object| object.followed.state.changed().boxed());
+        let changes: Vec<_> = self.objects.values_mut().map(|object| object.followed.state.changed().boxed()).collect();
+        if changes.is_empty() {
+            return std::future::pending().await;
+        }
         select_all(changes).await.0.is_ok()
     }
 

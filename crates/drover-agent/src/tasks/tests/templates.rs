@@ -469,7 +469,6 @@ async fn what_can_never_be_rendered_fails_the_start_with_the_reason() {
             "{{key \"other/k\"}}",
             "local/x: it looks at ConfigMap other, which the task does not list; add it to tasks[].secrets",
         ),
-        ("{{range service \"web\"}}{{end}}", "local/x: it looks up services, which templates of this version cannot"),
         ("{{if}}", "local/x:1:"),
         // What is wrong with a value is a part of it.
         (
@@ -483,6 +482,93 @@ async fn what_can_never_be_rendered_fails_the_start_with_the_reason() {
         let wanted = format!("templates: {why}");
         assert!(failure.message.starts_with(&wanted), "{}", failure.message);
     }
+}
+
+/// What the gateway says of a service with instances at these ports.
+fn instances(ports: &[u16]) -> ValueState {
+    let one =
+        |port: &u16| (format!("10.0.0.1:{port}"), json!({ "address": "10.0.0.1", "port": port, "tags": ["blue"] }));
+    with_keys(ports.iter().map(one).map(|(id, value)| (id, value.to_string().into_bytes())).collect())
+}
+
+/// A task that lists nothing, with this template.
+fn looking_up(text: &str) -> Value {
+    let mut task = task(&[json!({ "embeddedTmpl": text, "changeMode": "noop" })]);
+    task["secrets"] = json!([]);
+    task
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_looked_up_where_a_template_needs_it_and_its_changes_are_rendered() {
+    let (node, values) = node();
+    let text =
+        "{{range nomadService \"api\"}}{{.Address}}:{{.Port}} {{end}}{{range service \"blue.db\"}}{{.Port}}{{end}}";
+    let mut life = node.run(&looking_up(text));
+    life.pass(Duration::from_mins(1)).await;
+    let waits = "waits for service api (the gateway does not answer), service db (the gateway does not answer)";
+    assert_eq!((life.state.state, life.last_message()), (TaskRunState::Pending, waits));
+    values.set("api", instances(&[80, 81]));
+    // One without instances is known all the same.
+    values.set("db", instances(&[]));
+    life.running().await;
+    assert_eq!(read(&node, "local/x"), "10.0.0.1:80 10.0.0.1:81 ");
+    values.set("api", instances(&[81]));
+    values.set("db", instances(&[5432]));
+    life.pass(LATER).await;
+    assert_eq!(read(&node, "local/x"), "10.0.0.1:81 5432");
+    // The file stays as it is while nothing is known, and an agent that comes back says nothing of it.
+    values.set("api", ValueState::Waiting("away".to_owned()));
+    life.pass(LATER).await;
+    let n_told = count(&life, E::Template);
+    assert_eq!(life.shut_down().await, TaskEnd::Detached);
+    let mut life = node.run_again(&looking_up(text), node.record());
+    life.pass(LATER).await;
+    assert_eq!((read(&node, "local/x").as_str(), count(&life, E::Template)), ("10.0.0.1:81 5432", n_told));
+    values.set("api", instances(&[82]));
+    life.pass(LATER).await;
+    assert_eq!((read(&node, "local/x").as_str(), node.n_started()), ("10.0.0.1:82 5432", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_names_of_services_are_looked_up_with_their_tags() {
+    let (node, values) = node();
+    let all = [("api", json!(["a", "b"])), ("db", json!([]))];
+    values.set("", with_keys(all.map(|(name, tags)| (name.to_owned(), tags.to_string().into_bytes())).into()));
+    let text = "{{range nomadServices}}{{.Name}}{{.Tags}} {{end}}{{range services}}{{.Name}} {{end}}";
+    node.run(&looking_up(text)).running().await;
+    assert_eq!(read(&node, "local/x"), "api[a b] db[] api db ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_are_refused_or_too_many_fail_the_start_and_are_asked_for_again() {
+    let (node, values) = node();
+    let text = "{{range service \"api\"}}{{.Port}}{{end}}";
+    values.set("api", ValueState::Refused("no gateway".to_owned()));
+    let mut refused = looking_up(text);
+    refused["restart"] = json!({ "attempts": 1, "interval": "1h", "delay": "30s", "mode": "fail" });
+    let mut life = node.run(&refused);
+    life.pass(Duration::from_secs(20)).await;
+    let failure = life.state.events.iter().find(|event| event.r#type == E::SetupFailure).expect("a failure");
+    assert!(
+        failure.message.starts_with("templates: local/x: service api is refused: no gateway"),
+        "{}",
+        failure.message
+    );
+    values.set("api", instances(&[80]));
+    life.running().await;
+    assert_eq!(read(&node, "local/x"), "80");
+    drop(life);
+
+    let (node, values) = self::node();
+    for n in 0..70 {
+        values.set(&format!("s{n}"), instances(&[]));
+    }
+    let names: Vec<String> = (0..70).map(|n| format!("s{n}")).collect();
+    let text =
+        format!("{{{{range split \" \" \"{}\"}}}}{{{{range service .}}}}{{{{end}}}}{{{{end}}}}", names.join(" "));
+    let state = node.run(&looking_up(&text)).dead().await;
+    let failure = state.events.iter().find(|event| event.r#type == E::SetupFailure).expect("a failure");
+    assert!(failure.message.contains("look up more than 64 services"), "{}", failure.message);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use drover_api::value_object::{ValueKind, ValueObject};
 use drover_core::task::environment::{TaskPaths, words_of_node};
 use drover_core::task::sandbox_path::{OtherRoot, sandbox_path};
 use drover_template::{
-    Needed, RenderAnswer, RenderError, RenderErrorKind, RenderLimits, RenderOrder, ValueBytes, Values,
+    Needed, RenderAnswer, RenderError, RenderErrorKind, RenderLimits, RenderOrder, ServiceInstance, ValueBytes, Values,
 };
 
 use super::super::values::{NOT_THERE, TaskValues};
@@ -20,18 +20,29 @@ use crate::values::ValueState;
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Files that one template looks at, one after the other.
 const MAX_FILES: usize = 32;
+/// Services that a task's templates look up.
+const MAX_SERVICES: usize = 64;
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// What it needs is not there: each with what to do.
-    Missing(BTreeSet<String>),
-    /// A file of the sandbox is among that, which nothing tells of.
-    MissingFile(BTreeSet<String>),
+    /// What it needs is not there.
+    Missing(Missing),
     /// It looks for a key that a map has not, and `errMissingKey` says that it must have it.
     MissingKey(String),
     /// It cannot be rendered so.
     Failed(String),
+}
+
+/// What a template needs and has not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// All of it: each with what to do.
+    pub(super) names: BTreeSet<String>,
+    /// What of it is not followed yet.
+    pub(super) unfollowed: BTreeSet<ValueObject>,
+    /// Whether a file of the sandbox is among it, which nothing tells of.
+    pub(super) is_of_file: bool,
 }
 
 /// What templates look at, beside files.
@@ -56,8 +67,20 @@ pub(super) fn values(words: &TaskWords, env: &BTreeMap<String, String>, values: 
                 all.secrets.insert(object.name.clone(), keys);
             }
             ValueKind::ConfigMap => drop(all.config_maps.insert(object.name.clone(), keys)),
+            ValueKind::Service => {
+                // What the gateway tells of an instance is JSON; one that is not read is one that is not there.
+                let read = |bytes: &ValueBytes| serde_json::from_slice::<ServiceInstance>(&bytes.0).ok();
+                let instances = keys.unwrap_or_default().values().filter_map(read).collect();
+                drop(all.services.insert(object.name.clone(), instances));
+            }
+            ValueKind::Services => {
+                let read = |(name, bytes): (&String, &ValueBytes)| {
+                    Some((name.clone(), serde_json::from_slice::<Vec<String>>(&bytes.0).ok()?))
+                };
+                all.service_tags = Some(keys.unwrap_or_default().iter().filter_map(read).collect());
+            }
             // Templates know nothing of identities.
-            ValueKind::Identity => {}
+            ValueKind::Identity | ValueKind::Unknown => {}
         }
     }
     all.secret_names = Some(names);
@@ -109,8 +132,15 @@ pub(super) async fn render(
         }
         if files.is_empty() {
             let is_of_file = absent.iter().any(|it| matches!(it, Needed::File(_)));
-            let missing = needed.iter().chain(&absent).map(|it| shown(it, values)).collect();
-            return Err(if is_of_file { Problem::MissingFile(missing) } else { Problem::Missing(missing) });
+            let names = needed.iter().chain(&absent).map(|it| shown(it, values)).collect();
+            let is_followed = |object: &ValueObject| values.is_some_and(|values| values.state_of(object).is_some());
+            let unfollowed: BTreeSet<ValueObject> =
+                needed.iter().filter_map(service).filter(|object| !is_followed(object)).collect();
+            if unfollowed.len() + values.map_or(0, TaskValues::n_looked_up) > MAX_SERVICES {
+                let reason = format!("the task's templates look up more than {MAX_SERVICES} services; take fewer");
+                return Err(Problem::Failed(reason));
+            }
+            return Err(Problem::Missing(Missing { names, unfollowed, is_of_file }));
         }
         for path in files {
             let content = read(&path, words, &paths)?;
@@ -165,21 +195,33 @@ fn never(what: &Needed, values: Option<&TaskValues>) -> Option<String> {
     match what {
         Needed::Secret(name) => unlisted(ValueObject { kind: ValueKind::Secret, name: name.clone() }),
         Needed::ConfigMap(name) => unlisted(ValueObject { kind: ValueKind::ConfigMap, name: name.clone() }),
-        Needed::Service(_) | Needed::Services => Some(
-            "it looks up services, which templates of this version cannot; use the name of the service in the cluster's DNS"
-                .to_owned(),
-        ),
+        Needed::Service(_) | Needed::Services => {
+            let object = service(what)?;
+            let known = values.and_then(|values| values.state_of(&object));
+            let Some(ValueState::Refused(reason)) = known else { return None };
+            Some(format!("{object} is refused: {reason}"))
+        }
         Needed::ConfigMapKey(..) | Needed::SecretNames | Needed::File(_) => None,
+    }
+}
+
+/// What a template looks up of services, as the gateway knows it; none: it is nothing of services.
+fn service(what: &Needed) -> Option<ValueObject> {
+    match what {
+        Needed::Service(name) => Some(ValueObject { kind: ValueKind::Service, name: name.clone() }),
+        Needed::Services => Some(ValueObject { kind: ValueKind::Services, name: String::new() }),
+        _ => None,
     }
 }
 
 /// What is missing, and what to do.
 fn shown(what: &Needed, values: Option<&TaskValues>) -> String {
-    let object = |kind: ValueKind, name: &String| {
-        let object = ValueObject { kind, name: name.clone() };
+    let object = |kind: ValueKind, name: &str| {
+        let object = ValueObject { kind, name: name.to_owned() };
         let reason = match values.and_then(|values| values.state_of(&object)) {
             Some(ValueState::Waiting(reason) | ValueState::Refused(reason)) => reason.as_str(),
-            _ => NOT_THERE,
+            None => "it was not asked for yet",
+            Some(_) => NOT_THERE,
         };
         format!("{object} ({reason})")
     };
@@ -188,8 +230,8 @@ fn shown(what: &Needed, values: Option<&TaskValues>) -> String {
         Needed::ConfigMap(name) => object(ValueKind::ConfigMap, name),
         Needed::ConfigMapKey(map, key) => format!("key {key} of ConfigMap {map} (add it there)"),
         Needed::SecretNames => "a Secret of the task (none of those that it lists exists)".to_owned(),
-        Needed::Service(name) => format!("service {name}"),
-        Needed::Services => "the services".to_owned(),
+        Needed::Service(name) => object(ValueKind::Service, name),
+        Needed::Services => object(ValueKind::Services, ""),
         Needed::File(path) => format!("file {} (it is not there)", path.chars().take(128).collect::<String>()),
     }
 }

@@ -155,6 +155,8 @@ impl Templates {
             if let Some(reason) = blocking.iter().find_map(|(place, problem)| set.failure(*place, problem)) {
                 return Err(failed(reason, true));
             }
+            self.look_up(blocking.iter().chain(&others));
+            let Some(set) = &mut self.set else { return Ok(Preparation::Ready(Vec::new())) };
             if blocking.is_empty() {
                 let kept = others.iter().map(|(place, problem)| set.kept(*place, problem));
                 return Ok(Preparation::Ready(set.unsignalled(&earlier).into_iter().chain(kept).collect()));
@@ -165,7 +167,7 @@ impl Templates {
                 self.shown = Some(text.clone());
                 return Ok(Preparation::Missing(text));
             }
-            let of_file = blocking.iter().any(|(_, problem)| matches!(problem, Problem::MissingFile(_)));
+            let of_file = blocking.iter().any(|(_, problem)| matches!(problem, Problem::Missing(it) if it.is_of_file));
             let wakes = [is_news.then_some(self.since + QUIET_FOR), of_file.then_some(now + LOOK_EVERY)];
             change_until(&mut self.values, wakes.into_iter().flatten().min()).await;
         }
@@ -205,8 +207,12 @@ impl Templates {
             if let Some(splay) = set.splay() {
                 self.acts_at = Some(Instant::now() + self.words.runner_env().random.below(splay));
             }
-            let text = problems.iter().map(|(place, problem)| set.kept(*place, problem)).collect::<Vec<_>>().join("; ");
+            // What is looked up for the first time since the agent came back has had no time to come.
+            let is_told = |problem: &Problem| !matches!(problem, Problem::Missing(it) if !it.unfollowed.is_empty());
+            let kept = problems.iter().filter(|(_, problem)| is_told(problem));
+            let text = kept.map(|(place, problem)| set.kept(*place, problem)).collect::<Vec<_>>().join("; ");
             let due = set.files.iter().filter_map(TemplateFile::due).min();
+            self.look_up(problems.iter());
             if !places.is_empty() {
                 let is_news = !text.is_empty() && self.shown.as_ref() != Some(&text);
                 self.shown = Some(text.clone()).filter(|text| !text.is_empty());
@@ -264,6 +270,18 @@ impl Templates {
             timeout: script_timeout(&file.template),
             is_fatal: script.fail_on_error,
         })
+    }
+
+    /// Begins to follow what renderings have looked up.
+    fn look_up<'a>(&mut self, problems: impl Iterator<Item = &'a (usize, Problem)>) {
+        let unfollowed = problems.filter_map(|(_, problem)| match problem {
+            Problem::Missing(missing) => Some(missing.unfollowed.iter().cloned()),
+            Problem::MissingKey(_) | Problem::Failed(_) => None,
+        });
+        let objects = unfollowed.flatten().collect();
+        if let Some(values) = &mut self.values {
+            values.look_up(&*self.words.runner_env().machine.values, self.words.plan(), objects);
+        }
     }
 
     /// Takes in what values have become.
@@ -406,7 +424,7 @@ impl TemplateSet {
     /// Why a start fails, if it does and does not only wait.
     fn failure(&self, place: usize, problem: &Problem) -> Option<String> {
         match problem {
-            Problem::Missing(_) | Problem::MissingFile(_) | Problem::MissingKey(_) => None,
+            Problem::Missing(_) | Problem::MissingKey(_) => None,
             // The engine names the template itself.
             Problem::Failed(reason) => {
                 let name = &self.files[place].template.dest_path;
@@ -418,7 +436,7 @@ impl TemplateSet {
     /// That a file stays as it was, and why.
     fn kept(&self, place: usize, problem: &Problem) -> String {
         let why = match problem {
-            Problem::Missing(missing) | Problem::MissingFile(missing) => named(missing.iter().cloned()),
+            Problem::Missing(missing) => named(missing.names.iter().cloned()),
             Problem::MissingKey(reason) | Problem::Failed(reason) => reason.clone(),
         };
         format!("{} stays as it was: {why}", self.files[place].template.dest_path)
@@ -471,7 +489,7 @@ fn waited_for(problems: &[(usize, Problem)]) -> String {
     let (mut missing, mut keys) = (BTreeSet::new(), Vec::new());
     for (_, problem) in problems {
         match problem {
-            Problem::Missing(names) | Problem::MissingFile(names) => missing.extend(names.iter().cloned()),
+            Problem::Missing(it) => missing.extend(it.names.iter().cloned()),
             Problem::MissingKey(reason) | Problem::Failed(reason) => keys.push(reason.clone()),
         }
     }
