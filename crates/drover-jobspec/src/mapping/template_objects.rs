@@ -15,7 +15,7 @@ pub(super) fn list(fields: &mut Map<String, Json>, _: &Block, _: &mut Report<'_>
     let templates = fields.get("templates").and_then(Json::as_array).into_iter().flatten();
     // A template that is no template is reported where it is read.
     let templates = templates.filter_map(|template| serde_json::from_value(template.clone()).ok());
-    let named: Vec<NamedObject> = templates.flat_map(|template| named_in(&template)).collect();
+    let objects: Vec<NamedObject> = templates.flat_map(|template| named_in(&template)).collect();
     let mut listed: Vec<Json> = fields.get("secrets").and_then(Json::as_array).cloned().unwrap_or_default();
     let object = |entry: &Json| {
         let path = entry["path"].as_str().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn list(fields: &mut Map<String, Json>, _: &Block, _: &mut Report<'_>
     let mut known: BTreeSet<(bool, String)> = listed.iter().map(object).collect();
     let mut names: BTreeSet<String> =
         listed.iter().filter_map(|entry| entry["name"].as_str()).map(str::to_owned).collect();
-    for NamedObject { object: found, path } in named {
+    for NamedObject { object: found, path } in objects {
         let mut entry = match found.kind {
             ValueKind::ConfigMap => json!({ "provider": "configmap", "path": found.name }),
             _ => json!({ "provider": "nomad", "path": path }),

@@ -356,15 +356,6 @@ fn a_tasks_files_stay_below_its_directories() {
             vec![],
         ),
         (
-            json!({ "secrets": [{ "name": "db", "path": "db" }, { "name": "app", "provider": "configmap", "path": "app" }],
-                    "templates": [{ "destPath": "local/a",
-                                    "embeddedTmpl": "{{ secret \"db\" }}{{ key \"app/k\" }}{{ nomadVar \"app\" }}{{ ls \"nomad/db\" }}" }] }),
-            vec![
-                "templates[0].embeddedTmpl: looks up Secret app, which the task does not list; add {name: app, path: app} to its secrets (TemplateObject)",
-                "templates[0].embeddedTmpl: looks up ConfigMap nomad.db, which the task does not list; add {name: nomad-db, path: nomad.db, provider: configmap} to its secrets (TemplateObject)",
-            ],
-        ),
-        (
             json!({ "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true, "once": true }] }),
             vec![
                 "templates[0].rolling: has no effect with once, which renders no new values; remove one of the two (TemplateRolling)",
@@ -423,6 +414,20 @@ fn a_tasks_files_stay_below_its_directories() {
             messages.into_iter().map(|message| format!("spec.groups[0].tasks[0].{message}")).collect();
         assert_eq!(printed(&of_task(&part)), messages, "{part}");
     }
+}
+
+#[test]
+fn what_a_template_names_is_listed() {
+    let text = r#"{{ secret "db" }}{{ key "app/k" }}{{ nomadVar "app" }}{{ ls "nomad/db" }}"#;
+    let task = of_task(&json!({
+        "secrets": [{ "name": "db", "path": "db" }, { "name": "app", "provider": "configmap", "path": "app" }],
+        "templates": [{ "destPath": "local/a", "embeddedTmpl": text }],
+    }));
+    let expected = [
+        "spec.groups[0].tasks[0].templates[0].embeddedTmpl: looks up Secret app, which the task does not list; add {name: app, path: app} to its secrets (TemplateObject)",
+        "spec.groups[0].tasks[0].templates[0].embeddedTmpl: looks up ConfigMap nomad.db, which the task does not list; add {name: nomad-db, path: nomad.db, provider: configmap} to its secrets (TemplateObject)",
+    ];
+    assert_eq!(printed(&task), expected);
 }
 
 #[test]
