@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::conn::auto::{Builder, upgrade};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -129,6 +131,24 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY).with_retries(PROBES);
     SockRef::from(stream).set_tcp_keepalive(&probes)
+}
+
+/// A client's connection: encrypted, and broken off where nothing is taken of what waits.
+pub(crate) type Encrypted = TlsStream<Pin<Box<TimeoutStream<TcpStream>>>>;
+
+/// The connection of a client that has turned it round, without the layers by which hyper has spoken before: each read
+/// and write would pass through them.
+///
+/// # Errors
+/// When the client has sent something before it was answered.
+pub(crate) fn turned_round(upgraded: Upgraded) -> io::Result<Encrypted> {
+    let other = |text: &'static str| io::Error::new(io::ErrorKind::InvalidData, text);
+    let parts =
+        upgrade::downcast::<TokioIo<Encrypted>>(upgraded).map_err(|_| other("it is no connection of a client"))?;
+    if !parts.read_buf.is_empty() {
+        return Err(other("something came before the answer"));
+    }
+    Ok(parts.io.into_inner())
 }
 
 /// Who has connected.

@@ -2,6 +2,7 @@
 //! certificate.
 
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use drover_socket::tunnel::{PROTOCOL, REPLICAS_PATH, Replicas, TUNNEL_PATH};
 use drover_socket::values::{VALUES_PATH, VALUES_PROTOCOL};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -23,7 +23,7 @@ use super::replicas::Fleet;
 use super::silence::Silence;
 use super::way::Way;
 use crate::answers::{Answer, Refusal, whole};
-use crate::connections::Service;
+use crate::connections::{Service, turned_round};
 use crate::disks::Disks;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer, node_of};
 use crate::values::Values;
@@ -124,12 +124,13 @@ impl Listener {
     }
 
     async fn carry(self, node: String, request: http::Request<Incoming>) {
-        let upgraded = match hyper::upgrade::on(request).await {
-            Ok(upgraded) => upgraded,
+        let upgraded = hyper::upgrade::on(request).await.map_err(io::Error::other);
+        let tunnel = match upgraded.and_then(turned_round) {
+            Ok(tunnel) => tunnel,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
-        let (silence, upgraded) = Silence::of(TokioIo::new(upgraded));
-        let (way, connection) = match Way::over(Box::pin(upgraded)).await {
+        let (silence, tunnel) = Silence::of(tunnel);
+        let (way, connection) = match Way::over(Box::pin(tunnel)).await {
             Ok(opened) => opened,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
