@@ -35,6 +35,11 @@ impl ContainerNode {
 
     /// The same, with more settings of the driver.
     pub(crate) async fn start_with(name: &str, settings: &str) -> Self {
+        Self::start_by(name, settings, "", Vec::new()).await
+    }
+
+    /// The same, with more of the agent's configuration and a program that puts it elsewhere; containerd stays here.
+    pub(crate) async fn start_by(name: &str, settings: &str, more: &str, launcher: Vec<String>) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let containerd = TestContainerd::start(&folder.path().join("c")).expect("a containerd");
         let archive = folder.path().join("tools.tar");
@@ -42,10 +47,10 @@ impl ContainerNode {
         import(&containerd, &archive);
         let delay = if settings.contains("imageDelay") { "" } else { ", imageDelay: 1h" };
         let config = format!(
-            "drivers: {{rawExec: {{enabled: true}}, containerd: {{address: {}, pidsLimit: 512{delay}{settings}}}}}\n",
+            "drivers: {{rawExec: {{enabled: true}}, containerd: {{address: {}, pidsLimit: 512{delay}{settings}}}}}\n{more}",
             containerd.socket().display(),
         );
-        let node = Node::start_with(shared_plane(), name, &config).await;
+        let node = Node::start_by(shared_plane(), name, &config, launcher).await;
         Self { node, containerd, folder }
     }
 
@@ -151,13 +156,18 @@ impl TestImage {
     pub(crate) fn add_program(&mut self, name: &str) {
         let program = ["/bin", "/usr/bin"].map(|dir| format!("{dir}/{name}"));
         let program = program.into_iter().find(|path| Path::new(path).exists()).expect("a program");
-        let linked = std::process::Command::new("ldd").arg(&program).output().expect("ldd");
+        self.add_linked(name, Path::new(&program));
+    }
+
+    /// A program under this name, and what it is linked with.
+    pub(crate) fn add_linked(&mut self, name: &str, program: &Path) {
+        let linked = std::process::Command::new("ldd").arg(program).output().expect("ldd");
         let text = String::from_utf8(linked.stdout).expect("text");
         let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
         for path in libraries {
             self.add(path.trim_start_matches('/'), &std::fs::read(path).expect("a library"), 0o755);
         }
-        self.add(&format!("bin/{name}"), &std::fs::read(&program).expect("a program"), 0o755);
+        self.add(&format!("bin/{name}"), &std::fs::read(program).expect("a program"), 0o755);
     }
 
     /// Its documents and layer, by digest, the manifest last.

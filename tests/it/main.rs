@@ -21,6 +21,7 @@ mod cluster_dynamics;
 mod cluster_templates;
 mod containers;
 mod containers_images;
+mod containers_networks;
 mod containers_world;
 mod contract;
 mod csi_mock;

@@ -36,7 +36,7 @@ pub(crate) enum NetworkPlace {
     Host,
     /// One of its own, with a loopback device only.
     Own,
-    /// That of its allocation, which is joined.
+    /// That of its allocation, or one on the node's bridge that was made for it; it is joined.
     At(TaskNetwork),
 }
 
@@ -179,6 +179,11 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn fingerprint(&self) -> DriverInfo;
     /// Checks a task's settings.
     fn check(&self, config: &Map<String, Value>) -> Result<(), String>;
+    /// Labels of the ports that lead into a network of the task's own on the node's bridge, which it gets in a group
+    /// that is in the node's network; none: it is in the node's too.
+    fn bridged_ports(&self, _: &Map<String, Value>) -> Option<Vec<String>> {
+        None
+    }
     /// Gets what the start of a task needs from elsewhere, and may take long. It may be broken off at any moment.
     fn prepare<'a>(&'a self, _: &'a StartRequest) -> BoxFuture<'a, Result<(), StartError>> {
         std::future::ready(Ok(())).boxed()

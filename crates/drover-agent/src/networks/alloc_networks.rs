@@ -198,11 +198,39 @@ impl AllocNetworks {
         })
     }
 
-    /// Takes the network of an allocation back. One that has none is no error.
+    /// Makes a network on the bridge for one task of an allocation that is in the network of the node, with these of
+    /// its ports mapped. It is there again at the task's next start, and goes with the allocation.
     ///
     /// # Errors
-    /// What of it stays; the next life of the agent tries again.
-    pub(crate) async fn take_back(&self, id: &str) -> Result<(), String> {
+    /// Why it cannot be made.
+    pub(crate) async fn make_for_task(&self, id: &str, task: &str, ports: &[AllocatedPort]) -> Result<(), String> {
+        if self.0.bridge.is_none() {
+            let reason = "a container of a group in the node's network has one of its own on the node's bridge, and there \
+                          is none: set network.bridgeSubnet in the agent's configuration, or config.networkMode host, or \
+                          give the group networks: [{mode: none}]";
+            return Err(reason.to_owned());
+        }
+        let id = id_of_task(id, task);
+        let made = self.make_on_bridge(&id, ports).await?;
+        self.made().insert(id, Arc::new(made));
+        Ok(())
+    }
+
+    /// Takes the networks of an allocation and of its tasks back. One that has none is no error.
+    ///
+    /// # Errors
+    /// What of them stays; the next life of the agent tries again.
+    pub(crate) async fn take_back(&self, allocation: &str) -> Result<(), String> {
+        let is_its = |id: &&str| owner(id) == allocation;
+        let ids: Vec<String> = self.0.table.lock().await.ids().filter(is_its).map(str::to_owned).collect();
+        let mut left = Ok(());
+        for id in ids {
+            left = left.and(self.take_one_back(&id).await);
+        }
+        left
+    }
+
+    async fn take_one_back(&self, id: &str) -> Result<(), String> {
         let turn = self.0.turns.take(id).await;
         let Some(record) = self.0.table.lock().await.find(id).cloned() else { return Ok(()) };
         let (shared, owned) = (Arc::clone(&self.0), id.to_owned());
@@ -220,19 +248,20 @@ impl AllocNetworks {
         self.made().get(id).cloned()
     }
 
-    /// What a task of an allocation gets of its network; none: it has none of its own.
+    /// What a task gets of its network, which is its allocation's or its own; none: it has neither.
     ///
     /// # Errors
     /// When the group's words cannot be used.
     pub(crate) fn for_task(
         &self,
-        id: &str,
+        (id, task): (&str, &str),
         asked: Option<&Network>,
         namespace: &str,
         interpolated: impl Fn(&str) -> Result<String, TooLong>,
     ) -> Result<Option<TaskNetwork>, String> {
-        let Some((made, asked)) = self.of(id).zip(asked) else { return Ok(None) };
-        made.task_network(asked, namespace, &self.0.resolver, interpolated).map(Some)
+        let Some(made) = self.of(id).or_else(|| self.of(&id_of_task(id, task))) else { return Ok(None) };
+        let none = Network::default();
+        made.task_network(asked.unwrap_or(&none), namespace, &self.0.resolver, interpolated).map(Some)
     }
 
     /// Changes what there is to be, on disk first.
@@ -252,6 +281,16 @@ impl AllocNetworks {
     fn made(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<AllocNetwork>>> {
         self.0.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The id of a network that one task has for itself. An allocation's own has its uid, which has no dots.
+fn id_of_task(allocation: &str, task: &str) -> String {
+    format!("{allocation}.{task}")
+}
+
+/// The allocation whose network this is, or one of whose tasks has it.
+fn owner(id: &str) -> &str {
+    id.split_once('.').map_or(id, |(allocation, _)| allocation)
 }
 
 fn begin_cni(dirs: &CniDirs, offer: &mut NetworkOffer) -> (CniNetworks, CniDirs) {
@@ -278,7 +317,7 @@ fn begin_bridge(
     }
     match known {
         Some(known) => {
-            let strays: Vec<String> = table.ids().filter(|id| !known.contains(*id)).map(str::to_owned).collect();
+            let strays: Vec<String> = table.ids().filter(|id| !known.contains(owner(id))).map(str::to_owned).collect();
             for id in strays {
                 table.forget(&id);
             }

@@ -411,6 +411,12 @@ impl Driver for ContainerDriver {
         ContainerConfig::read(self.name, config).map(drop)
     }
 
+    /// As with docker: what is not in the node's network by its own word is on a bridge.
+    fn bridged_ports(&self, config: &Map<String, Value>) -> Option<Vec<String>> {
+        let config = self.config(config).ok().filter(|config| !config.is_in_host_network())?;
+        Some(config.ports)
+    }
+
     fn prepare<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<(), StartError>> {
         self.fetch(request).boxed()
     }

@@ -91,10 +91,6 @@ impl ContainerSettings {
 fn check_network(config: &ContainerConfig, network: &NetworkPlace) -> Result<(), StartError> {
     let refused = |reason: &str| Err(StartError::Invalid(reason.to_owned()));
     match network {
-        NetworkPlace::Host if !config.is_in_host_network() => refused(
-            "the group is in the node's network, and a container gets none of its own on the bridge there yet: set \
-             config.networkMode host, where the node permits it, or give the group networks: [{mode: none}]",
-        ),
         NetworkPlace::Own | NetworkPlace::At(_) if config.is_in_host_network() => {
             refused("config.networkMode host is not for a group with a network of its own: leave one of both out")
         }
@@ -170,7 +166,6 @@ pub(super) mod tests {
         generous.rights.host_namespaces = true;
         let at = NetworkPlace::At(TaskNetwork { path: "/run/netns/a".into(), ..TaskNetwork::default() });
         for (asked, network, wanted) in [
-            (json!({}), &NetworkPlace::Host, "networks: [{mode: none}]"),
             (json!({ "networkMode": "host" }), &NetworkPlace::Own, "leave one of both out"),
             (json!({ "networkMode": "host" }), &at, "leave one of both out"),
             (json!({ "ports": ["http"] }), &NetworkPlace::Own, "config.ports"),

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::{Interrupt, NextRun, TaskRunner};
 use crate::csi;
-use crate::drivers::{LogLimits, NetworkPlace, PullSecrets, Running, StartError, StartRequest};
+use crate::drivers::{Driver, LogLimits, NetworkPlace, PullSecrets, Running, StartError, StartRequest};
+use crate::networks::TaskNetwork;
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
 use crate::tasks::hooks::{
@@ -86,6 +87,7 @@ impl TaskRunner {
         let request = self
             .request(&words, &secrets, pull_secrets)
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        let request = self.bridged(&*driver, request, &words).await?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         match self.idle(driver.prepare(&request)).await {
             Ok(Ok(())) => {}
@@ -180,14 +182,8 @@ impl TaskRunner {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
             max_file_bytes: u64::try_from(logs.max_file_size_mb).unwrap_or(1).saturating_mul(1024 * 1024),
         };
-        let asked = plan.group.networks.first();
-        let mode = asked.map(|network| network.mode);
-        let namespace = plan.allocation.metadata.namespace.as_deref().unwrap_or_default();
-        let network = self
-            .env
-            .machine
-            .networks
-            .for_task(&plan.uid, asked, namespace, |text| environment::interpolate(text, &env, &node))?;
+        let mode = plan.group.networks.first().map(|network| network.mode);
+        let network = self.joined(words, &env)?;
         let mounts = plan.volumes.mounts(&plan.task, |text| environment::interpolate(text, &env, &node))?;
         let network = match network {
             Some(network) => NetworkPlace::At(network),
@@ -213,6 +209,40 @@ impl TaskRunner {
             network,
             pull_secrets,
         })
+    }
+
+    /// The request with a network of the task's own, where its group is in the node's and its driver has it so.
+    async fn bridged(
+        &mut self,
+        driver: &dyn Driver,
+        mut request: StartRequest,
+        words: &TaskWords,
+    ) -> Result<StartRequest, LaunchFailure> {
+        let labels = driver.bridged_ports(&request.config).filter(|_| request.network == NetworkPlace::Host);
+        let Some(labels) = labels else { return Ok(request) };
+        let (plan, networks) = (&self.plan, &self.env.machine.networks);
+        let mut ports = Vec::new();
+        for label in labels {
+            let port = plan.allocation.spec.resources.ports.iter().find(|port| port.label == label);
+            let unknown =
+                || format!("config.ports: the group's networks have no port {label}; add it there, or correct it");
+            ports.push(port.ok_or_else(|| self.failure(Type::FailedValidation, unknown(), false))?.clone());
+        }
+        let made = networks.make_for_task(&plan.uid, &plan.task.name, &ports).await;
+        made.map_err(|reason| self.failure(Type::SetupFailure, reason, true))?;
+        let network = self.joined(words, &request.env);
+        let network = network.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        request.network = network.map_or(NetworkPlace::Host, NetworkPlace::At);
+        Ok(request)
+    }
+
+    /// The network that was made for the allocation, or for the task.
+    fn joined(&self, words: &TaskWords, env: &BTreeMap<String, String>) -> Result<Option<TaskNetwork>, String> {
+        let (plan, node) = (&self.plan, words.node());
+        let namespace = plan.allocation.metadata.namespace.as_deref().unwrap_or_default();
+        let interpolated = |text: &str| environment::interpolate(text, env, &node);
+        let of = (plan.uid.as_str(), plan.task.name.as_str());
+        self.env.machine.networks.for_task(of, plan.group.networks.first(), namespace, interpolated)
     }
 
     /// What the task lists, followed from now on or since an earlier run; none: it lists nothing.
