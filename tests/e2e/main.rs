@@ -3,6 +3,7 @@
 //!
 //! Each case prints what it measured. `cargo xtask cluster test NAME` runs those whose name contains NAME.
 
+mod containers;
 mod documents;
 mod drain;
 mod drivers;
@@ -33,6 +34,7 @@ const CASES: &[Case] = &[
     ("row_2_an_agent_out_of_memory_touches_no_task", pods::an_agent_out_of_memory),
     ("row_3_a_dying_leader_in_a_roll_out_duplicates_nothing", pods::a_dying_leader_in_a_roll_out),
     ("row_5_an_upgrade_from_the_previous_chart_and_back_restarts_no_task", releases::from_the_previous_chart_and_back),
+    ("b_013_containers_outlive_the_agents_pod_and_upgrades", containers::outlive_the_agents_pod_and_upgrades),
     ("an_agent_without_privileges_runs_sandboxes", install::an_agent_without_privileges),
     ("row_6_readiness_turns_false_without_the_policy", install::readiness_without_the_policy),
     ("row_7_an_uninstalled_drover_is_taken_over_by_the_next", removals::uninstall_and_install),

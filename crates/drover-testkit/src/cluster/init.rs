@@ -20,6 +20,8 @@ use super::network::succeed;
 use super::plan::NodePlan;
 use super::settings;
 
+/// containerd's namespace of the kubelet's containers.
+pub(super) const KUBELETS: &str = "k8s.io";
 /// How long containerd may take until it serves.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -47,7 +49,7 @@ pub fn run(plan_file: &Path) -> Result<()> {
     mount_own(&plan)?;
     let containerd = start_containerd(&plan)?;
     for image in &plan.images {
-        import(&plan, image)?;
+        import(&plan, KUBELETS, image)?;
     }
     let kubelet = start_kubelet(&plan)?;
     fs::write(plan.data.join("started"), "").context("saying that the node has started")?;
@@ -108,15 +110,15 @@ fn start_kubelet(plan: &NodePlan) -> Result<u32> {
     start(plan, "kubelet", command)
 }
 
-/// Brings an image in; also called from outside of the node.
-pub(super) fn import(plan: &NodePlan, image: &Path) -> Result<()> {
-    images(plan, &["import", "--local", "--snapshotter", "native", &image.display().to_string()])
+/// Brings an image into a namespace of containerd; also called from outside of the node.
+pub(super) fn import(plan: &NodePlan, namespace: &str, image: &Path) -> Result<()> {
+    images(plan, namespace, &["import", "--local", "--snapshotter", "native", &image.display().to_string()])
 }
 
 /// Runs `ctr images` on what kubelet's containers are made of; also called from outside of the node.
-pub(super) fn images(plan: &NodePlan, args: &[&str]) -> Result<()> {
+pub(super) fn images(plan: &NodePlan, namespace: &str, args: &[&str]) -> Result<()> {
     let mut command = Command::new(plan.programs.join("ctr"));
-    command.arg("--address").arg(plan.socket()).args(["--namespace", "k8s.io", "images"]).args(args);
+    command.arg("--address").arg(plan.socket()).args(["--namespace", namespace, "images"]).args(args);
     succeed(command, &format!("ctr images {}", args.join(" ")))
 }
 

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use tokio::time::Instant;
 
+use super::init::KUBELETS;
 use super::network::NetworkNamespace;
 use super::plan::NodePlan;
 use super::{cgroups, init, programs, settings};
@@ -36,6 +37,9 @@ const NODE_TIMEOUT: Duration = Duration::from_mins(3);
 const CGROUP_PREFIX: &str = "drover-cluster-";
 /// The path of containerd's socket must fit into 107 bytes.
 const LONGEST_DATA_DIR: usize = 80;
+
+/// containerd's namespace of drover's containers.
+const CONTAINERS: &str = "drover.dev";
 
 /// What a cluster is made of.
 #[derive(Debug, Clone)]
@@ -65,6 +69,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// The image that holds pods open: its program waits to be told to end.
+    pub const PAUSE_IMAGE: &'static str = settings::PAUSE_IMAGE;
+
     /// Builds what is missing, starts everything, and returns when all nodes are ready.
     ///
     /// # Errors
@@ -256,7 +263,7 @@ impl Cluster {
     /// # Errors
     /// When containerd refuses it.
     pub fn load(&self, image: &Path) -> Result<()> {
-        self.nodes.iter().try_for_each(|(plan, _)| init::import(plan, image))
+        self.nodes.iter().try_for_each(|(plan, _)| init::import(plan, KUBELETS, image))
     }
 
     /// Does something with the images of every node: the arguments of `ctr images`.
@@ -264,7 +271,27 @@ impl Cluster {
     /// # Errors
     /// When containerd refuses it.
     pub fn images(&self, args: &[&str]) -> Result<()> {
-        self.nodes.iter().try_for_each(|(plan, _)| init::images(plan, args))
+        self.nodes.iter().try_for_each(|(plan, _)| init::images(plan, KUBELETS, args))
+    }
+
+    /// Gives drover's own containers on every node the image [`Cluster::PAUSE_IMAGE`].
+    ///
+    /// # Errors
+    /// When containerd refuses it.
+    pub fn give_pause_image(&self) -> Result<()> {
+        self.nodes.iter().try_for_each(|(plan, _)| {
+            let archive = plan.images.first().context("a node has the image that holds pods open")?;
+            init::import(plan, CONTAINERS, archive)
+        })
+    }
+
+    /// Where the containerd of a node listens, which its kubelet uses too.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn containerd(&self, name: &str) -> Result<PathBuf> {
+        let found = self.nodes.iter().find(|(plan, _)| plan.name == name);
+        found.map(|(plan, _)| plan.socket()).with_context(|| format!("there is no node {name}"))
     }
 
     /// Runs a command on a node, as a person who is logged in there would.
