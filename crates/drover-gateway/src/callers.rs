@@ -42,7 +42,8 @@ impl Recheck {
     pub(crate) async fn refused(&mut self) -> Refusal {
         loop {
             self.ticks.tick().await;
-            match self.once().await {
+            // In its own memory, which is free again between two questions: what waits for one waits for long.
+            match Box::pin(self.once()).await {
                 // Too many others are asked for: this one is asked for again at the next tick.
                 Err(refusal) if refusal.code != 429 => return refusal,
                 Ok(()) | Err(_) => {}
