@@ -104,7 +104,10 @@ async fn follow(client: &Client, namespace: &str, object: &ValueObject, tell: &w
         ValueKind::ConfigMap => {
             match one.follow(|change| take(change, of_config_map, (namespace, object), tell)).await {}
         }
-        ValueKind::Service | ValueKind::Services => match services::follow(client, namespace, object, tell).await {},
+        // In a box: thousands follow objects, and each would hold the room for services too.
+        ValueKind::Service | ValueKind::Services => {
+            match Box::pin(services::follow(client, namespace, object, tell)).await {}
+        }
         // It is signed for who asks, and not watched; nobody is granted what is not known.
         ValueKind::Identity | ValueKind::Unknown => {}
     }
