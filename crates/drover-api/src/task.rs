@@ -469,13 +469,14 @@ pub struct TemplateWait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Artifact {
-    /// An address of http or https. May contain `${…}`. git, hg, s3, gcs and oci are not acted on by this version:
-    /// refused.
+    /// An address of http or https; an object as `s3::https://s3.amazonaws.com/BUCKET/KEY` or `gs://BUCKET/KEY`; an
+    /// artifact of a registry as `oci://ghcr.io/org/app:1.2`. May contain `${…}`. git and hg are not acted on by this
+    /// version: refused.
     #[schemars(length(min = 1, max = 2048))]
     pub getter_source: String,
     /// `checksum` (`md5:`, `sha1:`, `sha256:` or `sha512:` with hexadecimal digits), `archive` (`false`, or the kind:
-    /// tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst) and `filename`; others become part of the
-    /// address's query.
+    /// tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst) and `filename`; of S3 `region`,
+    /// `aws_access_key_id`, `aws_access_key_secret` and `aws_access_token`; others become part of the address's query.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub getter_options: BTreeMap<String, String>,

@@ -1,6 +1,7 @@
 //! A download over HTTP: into a file, with what it sums up to, and redirects that are asked about like the first
 //! address.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,8 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use drover_api::names::hex;
-use drover_core::artifact::{Checksum, ChecksumKind, FetchPlan, WebAddress};
-use http::{HeaderName, HeaderValue, Request, header};
+use drover_core::artifact::{Checksum, ChecksumKind, WebAddress};
+use drover_core::service::Cidr;
+use http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper_util::rt::TokioIo;
@@ -21,7 +23,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::budget::Budget;
 use crate::connect::{Trust, connect};
-use crate::order::Order;
 
 /// Redirects that are followed at most.
 const MAX_REDIRECTS: usize = 10;
@@ -29,28 +30,87 @@ const MAX_REDIRECTS: usize = 10;
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// What a fetch calls itself.
 const USER_AGENT: &str = "drover-fetch";
+/// What is taken of an answer, mostly.
+pub(crate) const ANYTHING: &str = "*/*";
 
-/// Downloads into a new file and compares what it sums up to.
-pub(crate) async fn download(order: &Order, trust: &Trust, to: &Path) -> Result<(), String> {
-    let plan = &order.plan;
-    let first = WebAddress::parse(&plan.url).map_err(|error| error.to_string())?;
-    let mut target = first.clone();
-    for _ in 0..=MAX_REDIRECTS {
-        let request = request(plan, &target, target.is_same_origin(&first))?;
-        let stream = connect(&target, &order.allowed).await?;
-        let next = if target.is_tls {
-            exchange(order, trust.handshake(stream, &target.host).await?, request, to).await
-        } else {
-            exchange(order, stream, request, to).await
-        };
-        let Some(location) = next.map_err(|error| format!("{}: {error}", shown(&target)))? else { return Ok(()) };
-        let next = target.join(&location).map_err(|error| format!("{} leads elsewhere: {error}", shown(&target)))?;
-        if target.is_tls && !next.is_tls {
-            return Err(format!("{} leads to {}, which has no TLS", shown(&target), shown(&next)));
+/// Whom a download believes, and where it may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Web<'a> {
+    pub(crate) trust: &'a Trust,
+    /// Addresses that may be reached although they are the node's or its neighbours'.
+    pub(crate) allowed: &'a [Cidr],
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) url: &'a str,
+    /// Headers for the first server alone.
+    pub(crate) headers: &'a BTreeMap<String, String>,
+    /// The kinds that are taken.
+    pub(crate) accept: &'a str,
+    /// What it must sum up to, and who says so.
+    pub(crate) checksum: Option<(&'a Checksum, &'a str)>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// It is in the file.
+    Taken,
+    /// The first server wants to know who asks, and says how that is shown.
+    Challenged(String),
+}
+
+/// How a server answers.
+enum Answered {
+    Taken,
+    Elsewhere(String),
+    Challenged(String),
+}
+
+impl Web<'_> {
+    /// Downloads into a new file and compares what it sums up to.
+    pub(crate) async fn get(self, ask: Ask<'_>, to: &Path, budget: &mut Budget) -> Result<Got, String> {
+        let first = WebAddress::parse(ask.url).map_err(|error| error.to_string())?;
+        let mut target = first.clone();
+        for n_redirects in 0..=MAX_REDIRECTS {
+            let request = request(ask, &target, target.is_same_origin(&first))?;
+            let stream = connect(&target, self.allowed).await?;
+            let next = if target.is_tls {
+                let stream = self.trust.handshake(stream, &target.host).await?;
+                exchange(ask, stream, request, (to, &mut *budget)).await
+            } else {
+                exchange(ask, stream, request, (to, &mut *budget)).await
+            };
+            let location = match next.map_err(|error| format!("{}: {error}", shown(&target)))? {
+                Answered::Taken => return Ok(Got::Taken),
+                Answered::Challenged(how) if n_redirects == 0 => return Ok(Got::Challenged(how)),
+                Answered::Challenged(_) => {
+                    return Err(format!("{}: answered {}", shown(&target), StatusCode::UNAUTHORIZED));
+                }
+                Answered::Elsewhere(location) => location,
+            };
+            let next =
+                target.join(&location).map_err(|error| format!("{} leads elsewhere: {error}", shown(&target)))?;
+            if target.is_tls && !next.is_tls {
+                return Err(format!("{} leads to {}, which has no TLS", shown(&target), shown(&next)));
+            }
+            target = next;
         }
-        target = next;
+        Err(format!("{} leads elsewhere more than {MAX_REDIRECTS} times", shown(&first)))
     }
-    Err(format!("{} leads elsewhere more than {MAX_REDIRECTS} times", shown(&first)))
+
+    /// The same, where a server that wants to know who asks gives nothing.
+    pub(crate) async fn get_plain(self, ask: Ask<'_>, to: &Path, budget: &mut Budget) -> Result<(), String> {
+        match self.get(ask, to, budget).await? {
+            Got::Taken => Ok(()),
+            Got::Challenged(_) => {
+                let at = WebAddress::parse(ask.url).map_err(|error| error.to_string())?;
+                Err(format!("{}: answered {}", shown(&at), StatusCode::UNAUTHORIZED))
+            }
+        }
+    }
 }
 
 /// An address without its query, which may hold a signature.
@@ -59,16 +119,16 @@ fn shown(address: &WebAddress) -> String {
     format!("{}://{}{path}", if address.is_tls { "https" } else { "http" }, address.authority())
 }
 
-fn request(plan: &FetchPlan, target: &WebAddress, with_headers: bool) -> Result<Request<Empty<Bytes>>, String> {
+fn request(ask: Ask<'_>, target: &WebAddress, with_headers: bool) -> Result<Request<Empty<Bytes>>, String> {
     let mut request =
         Request::builder().uri(target.path.as_str()).body(Empty::new()).map_err(|error| error.to_string())?;
     let headers = request.headers_mut();
     let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
     headers.insert(header::HOST, value(&target.authority())?);
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(header::ACCEPT, value(ask.accept)?);
     // They may be credentials, which another server must not see.
-    for (name, text) in plan.headers.iter().filter(|_| with_headers) {
+    for (name, text) in ask.headers.iter().filter(|_| with_headers) {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| format!("header {name}: {error}"))?;
         headers.insert(name, value(text)?);
     }
@@ -76,13 +136,13 @@ fn request(plan: &FetchPlan, target: &WebAddress, with_headers: bool) -> Result<
     Ok(request)
 }
 
-/// Asks, and takes the body in. Returns where it is instead.
+/// Asks, and takes the body in.
 async fn exchange<S>(
-    order: &Order,
+    ask: Ask<'_>,
     stream: S,
     request: Request<Empty<Bytes>>,
-    to: &Path,
-) -> Result<Option<String>, String>
+    place: (&Path, &mut Budget),
+) -> Result<Answered, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -93,14 +153,17 @@ where
         let answered = tokio::time::timeout(IDLE_TIMEOUT, sender.send_request(request)).await;
         let response = answered.map_err(|_| is_idle())?.map_err(no_http)?;
         let status = response.status();
+        let of = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-            let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
-            return location.map(|location| Some(location.to_owned())).ok_or_else(|| "it leads nowhere".to_owned());
+            return of(header::LOCATION).map(Answered::Elsewhere).ok_or_else(|| "it leads nowhere".to_owned());
+        }
+        if let (StatusCode::UNAUTHORIZED, Some(how)) = (status, of(header::WWW_AUTHENTICATE)) {
+            return Ok(Answered::Challenged(how));
         }
         if !status.is_success() {
             return Err(format!("answered {status}"));
         }
-        take_in(order, response.into_body(), to).await.map(|()| None)
+        take_in(ask, response.into_body(), place).await.map(|()| Answered::Taken)
     };
     tokio::pin!(work, connection);
     tokio::select! {
@@ -111,25 +174,24 @@ where
     }
 }
 
-async fn take_in(order: &Order, mut body: Incoming, to: &Path) -> Result<(), String> {
-    let mut budget = Budget::new(order.limits);
+async fn take_in(ask: Ask<'_>, mut body: Incoming, (to, budget): (&Path, &mut Budget)) -> Result<(), String> {
     // A server that says so is believed at once.
     budget.clone().take_bytes(body.size_hint().lower())?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
     let mut file: File = opened.map_err(|error| format!("the download cannot be kept: {error}"))?;
-    let mut sum = order.plan.checksum.as_ref().map(|checksum| (hasher(checksum.kind), checksum));
+    let mut sum = ask.checksum.map(|(wanted, who)| (hasher(wanted.kind), wanted, who));
     loop {
         let frame = tokio::time::timeout(IDLE_TIMEOUT, body.frame()).await.map_err(|_| is_idle())?;
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| format!("it broke off: {:#}", anyhow::Error::from(error)))?;
         let Ok(data) = frame.into_data() else { continue };
         budget.take_bytes(data.len() as u64)?;
-        if let Some((sum, _)) = &mut sum {
+        if let Some((sum, ..)) = &mut sum {
             sum.update(&data);
         }
         file.write_all(&data).map_err(|error| format!("the download cannot be kept: {error}"))?;
     }
-    sum.map_or(Ok(()), |(sum, wanted)| compare(&sum.finalize(), wanted))
+    sum.map_or(Ok(()), |(sum, wanted, who)| compare(&sum.finalize(), wanted, who))
 }
 
 fn is_idle() -> String {
@@ -145,10 +207,10 @@ fn hasher(kind: ChecksumKind) -> Box<dyn DynDigest + Send> {
     }
 }
 
-fn compare(sum: &[u8], wanted: &Checksum) -> Result<(), String> {
+fn compare(sum: &[u8], wanted: &Checksum, who: &str) -> Result<(), String> {
     let found = hex(sum);
     if found == wanted.hex {
         return Ok(());
     }
-    Err(format!("the checksum is {found}, not {} as getterOptions.checksum has it", wanted.hex))
+    Err(format!("the checksum is {found}, not {} as {who} has it", wanted.hex))
 }

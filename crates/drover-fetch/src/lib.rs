@@ -13,8 +13,10 @@
 mod budget;
 mod connect;
 mod download;
+mod oci;
 mod order;
 mod packed;
+mod parts;
 mod run;
 mod unpack;
 

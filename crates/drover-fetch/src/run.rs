@@ -8,8 +8,9 @@ use anyhow::Context;
 use drover_confine::{Confinement, confine};
 
 use crate::connect::Trust;
-use crate::download::download;
+use crate::download::Web;
 use crate::order::{Answer, Order, RESULT};
+use crate::parts::download;
 use crate::unpack::unpack;
 
 /// Largest order.
@@ -34,9 +35,6 @@ const READABLE: &[&str] = &[
 const MEMORY_BYTES: u64 = 640 * 1024 * 1024;
 /// Files that it holds open at a time.
 const OPEN_FILES: u64 = 64;
-/// The file of the download.
-const DOWNLOAD: &str = "download";
-
 /// Carries out the order on standard input, and answers on standard output. When the input ends, the caller has gone,
 /// and the process goes too.
 ///
@@ -76,13 +74,15 @@ pub fn run() -> anyhow::Result<()> {
 fn fetch(order: &Order, trust: &Trust) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the download cannot begin: {error}"))?;
-    let (to, whole) = (Path::new(DOWNLOAD), Duration::from_secs(order.limits.seconds));
-    let done = runtime.block_on(async { tokio::time::timeout(whole, download(order, trust, to)).await });
+    let whole = Duration::from_secs(order.limits.seconds);
+    let web = Web { trust, allowed: &order.allowed };
+    let done = runtime.block_on(async { tokio::time::timeout(whole, download(order, web, Path::new(""))).await });
     // A look-up that hangs is not waited for.
     runtime.shutdown_background();
-    done.map_err(|_| {
+    let parts = done.map_err(|_| {
         format!("it took longer than {}s, which is the node's limit (artifacts.timeout)", whole.as_secs())
     })??;
-    unpack(to, Path::new(RESULT), &order.plan, order.limits)?;
-    std::fs::remove_file(to).map_err(|error| format!("the download cannot be removed: {error}"))
+    unpack(&parts, Path::new(RESULT), order.limits)?;
+    let removed = parts.iter().try_for_each(|part| std::fs::remove_file(&part.file));
+    removed.map_err(|error| format!("the download cannot be removed: {error}"))
 }

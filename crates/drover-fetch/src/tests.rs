@@ -14,8 +14,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::connect::Trust;
-use crate::download::download;
+use crate::download::Web;
 use crate::order::{FetchLimits, Order};
+use crate::parts::{Part, download};
 use crate::unpack::unpack;
 
 const LIMITS: FetchLimits = FetchLimits { bytes: 1 << 20, files: 64, seconds: 20 };
@@ -69,8 +70,14 @@ fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 
 async fn get(order: &Order) -> Result<Vec<u8>, String> {
     let dir = tempfile::tempdir().expect("a directory");
-    let to = dir.path().join("download");
-    download(order, &Trust::of_node(), &to).await.map(|()| fs::read(&to).expect("a file"))
+    let parts = parts(order, dir.path()).await?;
+    assert_eq!(parts.len(), 1);
+    Ok(fs::read(&parts[0].file).expect("a file"))
+}
+
+async fn parts(order: &Order, folder: &Path) -> Result<Vec<Part>, String> {
+    let trust = Trust::of_node();
+    download(order, Web { trust: &trust, allowed: &order.allowed }, folder).await
 }
 
 const LOOPBACK: &[&str] = &["127.0.0.0/8"];
@@ -171,6 +178,182 @@ async fn must_survive_servers_that_send_too_much_too_little_or_no_end() {
     assert!(refused.contains("more than 10 times"), "{refused}");
 }
 
+/// A registry's answers, and the artifact's source.
+struct Artifact {
+    manifest: Vec<u8>,
+    blobs: Vec<Vec<u8>>,
+}
+
+impl Artifact {
+    /// Layers: kind, annotations, content.
+    fn new(layers: &[(&str, Value, &[u8])]) -> Self {
+        let layer = |(kind, annotations, body): &(&str, Value, &[u8])| json!({ "mediaType": kind, "digest": digest(body), "size": body.len(), "annotations": annotations });
+        let all: Vec<Value> = layers.iter().map(layer).collect();
+        let manifest = json!({ "schemaVersion": 2, "layers": all }).to_string().into_bytes();
+        Self { manifest, blobs: layers.iter().map(|(_, _, body)| body.to_vec()).collect() }
+    }
+
+    fn answers(&self) -> Vec<Vec<u8>> {
+        std::iter::once(&self.manifest).chain(&self.blobs).map(|body| answer("200 OK", "", body)).collect()
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&sha2::Sha256::digest(bytes)))
+}
+
+/// The files that come of an artifact, and what the registry was asked.
+async fn pulled(answers: Vec<Vec<u8>>, more: &Value) -> Result<(Vec<(String, Vec<u8>)>, Vec<String>), String> {
+    let server = Server::new(answers).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut order = order(&format!("oci://127.0.0.1:{}/org/app:1", server.port), more, LOOPBACK);
+    if order.plan.is_whole {
+        order.plan.file_name = "whole".to_owned();
+    }
+    let parts = parts(&order, dir.path()).await?;
+    let result = dir.path().join("result");
+    unpack(&parts, &result, LIMITS)?;
+    let asked = server.asked().await;
+    Ok((files_below(&result, ""), asked))
+}
+
+fn files_below(folder: &Path, above: &str) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a directory").map(|entry| entry.expect("an entry")) {
+        let name = format!("{above}{}", entry.file_name().to_string_lossy());
+        if entry.file_type().expect("a kind").is_dir() {
+            found.extend(files_below(&entry.path(), &format!("{name}/")));
+        } else {
+            found.push((name, fs::read(entry.path()).expect("a file")));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text(found: &[(String, Vec<u8>)]) -> String {
+    found.iter().map(|(name, body)| format!("{name}={}", String::from_utf8_lossy(body))).collect::<Vec<_>>().join(" ")
+}
+
+const FILE: &str = "application/vnd.oci.image.layer.v1.tar";
+
+fn titled(name: &str) -> Value {
+    json!({ "org.opencontainers.image.title": name })
+}
+
+#[tokio::test]
+async fn layers_with_titles_are_files_and_packed_ones_directories() {
+    let packed = Packer::new().file("conf/b.txt", b"two").bytes();
+    let folder = json!({ "org.opencontainers.image.title": "conf", "io.deis.oras.content.unpack": "true" });
+    let image = Packer::new().file("usr/c", b"three").bytes();
+    let artifact = Artifact::new(&[
+        (FILE, titled("bin/a.txt"), b"one"),
+        ("application/vnd.oci.image.layer.v1.tar+gzip", folder, &gz(&packed)),
+        (FILE, json!({}), &image),
+    ]);
+    let (found, asked) = pulled(artifact.answers(), &json!({})).await.expect("pulled");
+    assert_eq!(text(&found), "bin/a.txt=one conf/b.txt=two usr/c=three");
+    assert!(
+        asked[0].starts_with("GET /v2/org/app/manifests/1 ") && asked[0].contains("oci.image.manifest"),
+        "{asked:?}"
+    );
+    assert!(asked[1].starts_with(&format!("GET /v2/org/app/blobs/{} ", digest(b"one"))), "{asked:?}");
+
+    let one = Artifact::new(&[("text/plain", json!({}), b"one")]);
+    let (found, _) = pulled(one.answers(), &json!({ "getterMode": "file" })).await.expect("pulled");
+    assert_eq!(text(&found), "whole=one");
+}
+
+#[tokio::test]
+async fn of_several_machines_the_manifest_of_this_one_is_taken() {
+    let artifact = Artifact::new(&[(FILE, titled("a"), b"one")]);
+    let mine = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let entry = |os: &str, architecture: &str, digest: &str| json!({ "digest": digest, "platform": { "os": os, "architecture": architecture } });
+    let own = digest(&artifact.manifest);
+    let all =
+        [entry("linux", "s390x", &digest(b"x")), entry("windows", mine, &digest(b"y")), entry("linux", mine, &own)];
+    let list = json!({ "manifests": all }).to_string();
+    let answers = std::iter::once(answer("200 OK", "", list.as_bytes())).chain(artifact.answers()).collect();
+    let (found, asked) = pulled(answers, &json!({})).await.expect("pulled");
+    assert_eq!(text(&found), "a=one");
+    assert!(asked[1].starts_with(&format!("GET /v2/org/app/manifests/{own} ")), "{asked:?}");
+    let none = json!({ "manifests": all[..2] }).to_string();
+    let refused = pulled(vec![answer("200 OK", "", none.as_bytes())], &json!({})).await.expect_err("none");
+    assert!(refused.contains("none with linux"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_registry_that_wants_a_token_gets_one_that_anyone_gets() {
+    let tokens = Server::new(vec![answer("200 OK", "", br#"{"token":"given"}"#)]).await;
+    let realm = format!("http://127.0.0.1:{}/token", tokens.port);
+    let challenge =
+        format!("WWW-Authenticate: Bearer realm=\"{realm}\",service=\"r\",scope=\"repository:org/app:pull\"\r\n");
+    let artifact = Artifact::new(&[(FILE, titled("a"), b"one")]);
+    let answers = std::iter::once(answer("401 Unauthorized", &challenge, b"")).chain(artifact.answers()).collect();
+    let (found, asked) = pulled(answers, &json!({})).await.expect("pulled");
+    assert_eq!(text(&found), "a=one");
+    assert!(
+        !asked[0].contains("authorization: ")
+            && asked[1..].iter().all(|head| head.contains("authorization: Bearer given"))
+    );
+    let asked = tokens.asked().await;
+    assert!(asked[0].starts_with("GET /token?service=r&scope=repository%3Aorg%2Fapp%3Apull "), "{asked:?}");
+    // What others want is named.
+    let basic = answer("401 Unauthorized", "WWW-Authenticate: Basic realm=\"r\"\r\n", b"");
+    let refused = pulled(vec![basic], &json!({})).await.expect_err("refused");
+    assert!(refused.contains("give the header Authorization"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_registry_that_means_no_good_gets_nowhere() {
+    let layers = |kind: &str, annotations: Value| Artifact::new(&[(kind, annotations, b"one")]);
+    let mut other = layers(FILE, titled("a"));
+    other.blobs[0] = b"two".to_vec();
+    let large = vec![b'x'; 2 << 20];
+    let many: Vec<(&str, Value, &[u8])> = (0..80).map(|n| (FILE, titled(&format!("f{n}")), b"x".as_slice())).collect();
+    let plain = |text: &str| vec![answer("200 OK", "", text.as_bytes())];
+    let foreign = json!({ "layers": [{ "mediaType": FILE, "digest": "sha256:../../x", "annotations": titled("a") }] });
+    for (what, answers, says) in [
+        ("a title that leads out", layers(FILE, titled("../a")).answers(), "leads out"),
+        ("an absolute title", layers(FILE, titled("/etc/a")).answers(), "leads out"),
+        ("no title", layers("text/plain", json!({})).answers(), "has no name"),
+        ("another blob", other.answers(), "as its digest has it"),
+        ("a digest that is a path", plain(&foreign.to_string()), "only sha256"),
+        ("no JSON", plain("<html>"), "not understood"),
+        ("no layers", plain("{}"), "0 layers"),
+        ("too large a manifest", vec![answer("200 OK", "", &large)], "maxSizeMB"),
+        ("too many layers", Artifact::new(&many).answers(), "maxFiles"),
+    ] {
+        let refused = pulled(answers, &json!({})).await.expect_err(what);
+        assert!(refused.contains(says), "{what}: {refused}");
+    }
+    let two = Artifact::new(&[(FILE, titled("a"), b"one"), (FILE, titled("b"), b"two")]);
+    let refused = pulled(two.answers(), &json!({ "getterMode": "file" })).await.expect_err("two");
+    assert!(refused.contains("2 layers"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_object_of_a_bucket_is_asked_for_with_a_signature_where_there_are_keys() {
+    for (more, is_signed) in [
+        (json!({}), false),
+        (
+            json!({ "getterOptions": { "aws_access_key_id": "AK", "aws_access_key_secret": "hush", "region": "eu-x" },
+                 "getterHeaders": { "X-Other": "1" } }),
+            true,
+        ),
+    ] {
+        let server = Server::new(vec![answer("200 OK", "", b"the program")]).await;
+        let source = format!("s3::http://127.0.0.1:{}/bucket/dir/app%20x", server.port);
+        assert_eq!(get(&order(&source, &more, LOOPBACK)).await.expect("fetched"), b"the program");
+        let asked = server.asked().await.remove(0);
+        assert!(asked.starts_with("GET /bucket/dir/app%20x"), "{asked}");
+        let is_seen =
+            asked.contains("X-Amz-Signature=") && asked.contains("X-Amz-Credential=AK%2F") && asked.contains("eu-x");
+        assert_eq!(is_seen, is_signed, "{asked}");
+        assert!(!asked.contains("hush") && !asked.contains("x-other"), "{asked}");
+    }
+}
+
 /// Entries of a tar archive.
 struct Packer(tar::Builder<Vec<u8>>);
 
@@ -207,7 +390,8 @@ fn open(name: &str, bytes: &[u8]) -> (tempfile::TempDir, Result<(), String>) {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("download"), bytes).expect("a file");
     let plan = order(&format!("https://a/{name}"), &json!({}), &[]).plan;
-    let done = unpack(&dir.path().join("download"), &dir.path().join("result"), &plan, LIMITS);
+    let part = Part { file: dir.path().join("download"), form: plan.form, name: plan.file_name };
+    let done = unpack(&[part], &dir.path().join("result"), LIMITS);
     (dir, done)
 }
 

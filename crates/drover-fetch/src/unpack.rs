@@ -6,38 +6,27 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use drover_core::artifact::{ArchiveForm, FetchPlan};
+use drover_core::artifact::ArchiveForm;
 use tar::EntryType;
 
 use crate::budget::{Budget, Metered};
 use crate::order::FetchLimits;
 use crate::packed::unpacked;
+use crate::parts::Part;
 
 /// Most directories one in another.
 const MAX_DEPTH: usize = 64;
 /// Bits that give a program the rights of its owner, or of its group.
 const SET_ID: u32 = 0o6000;
 
-/// Makes `result` out of a download.
-pub(crate) fn unpack(download: &Path, result: &Path, plan: &FetchPlan, limits: FetchLimits) -> Result<(), String> {
+/// Makes `result` out of what was downloaded, a later part over an earlier one.
+pub(crate) fn unpack(parts: &[Part], result: &Path, limits: FetchLimits) -> Result<(), String> {
     let mut tree = Tree { root: result, budget: Budget::new(limits) };
     DirBuilder::new()
         .mode(0o755)
         .create(result)
         .map_err(|error| format!("{} cannot be made: {error}", result.display()))?;
-    let file = File::open(download).map_err(|error| format!("the download cannot be read: {error}"))?;
-    match plan.form {
-        ArchiveForm::File(packed) => {
-            // A header of an archive costs something, and so does each of its entries.
-            let mut bytes = unpacked(file, packed);
-            tree.file(Path::new(&plan.file_name), 0o644, &mut bytes)
-        }
-        ArchiveForm::Tar(packed) => {
-            let overhead = limits.files.saturating_mul(2048);
-            tree.tar(Metered::new(unpacked(file, packed), limits.bytes.saturating_add(overhead)))
-        }
-        ArchiveForm::Zip => tree.zip(file),
-    }
+    parts.iter().try_for_each(|part| tree.part(part, limits))
 }
 
 /// The files that are made, and what may still be.
@@ -47,6 +36,22 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
+    fn part(&mut self, part: &Part, limits: FetchLimits) -> Result<(), String> {
+        let file = File::open(&part.file).map_err(|error| format!("the download cannot be read: {error}"))?;
+        match part.form {
+            ArchiveForm::File(packed) => {
+                let path = inner_path(&part.name)?;
+                self.entry(&part.name, &path, 0o644, &mut unpacked(file, packed))
+            }
+            ArchiveForm::Tar(packed) => {
+                // A header of an archive costs something, and so does each of its entries.
+                let overhead = limits.files.saturating_mul(2048);
+                self.tar(Metered::new(unpacked(file, packed), limits.bytes.saturating_add(overhead)))
+            }
+            ArchiveForm::Zip => self.zip(file),
+        }
+    }
+
     fn tar(&mut self, bytes: impl Read) -> Result<(), String> {
         let wrong = |error: io::Error| format!("it is no whole tar archive: {error}");
         let mut archive = tar::Archive::new(bytes);

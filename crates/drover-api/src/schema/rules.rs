@@ -902,8 +902,8 @@ pub const RULES: &[Rule] = &[
         "artifact-source",
         "Job",
         ("spec.groups[].tasks[].artifacts[].getterSource", ""),
-        "self.startsWith('http') || self.startsWith('$')",
-        "git, hg, s3, gcs, oci and file are not acted on by this version; fetch an archive by https, from a store by a presigned address",
+        "self.startsWith('http') || self.startsWith('s3:') || self.startsWith('gs:') || self.startsWith('gcs:') || self.startsWith('oci:') || self.startsWith('$')",
+        "git, hg and file are not acted on by this version; fetch an archive by https://, s3::, gs:// or oci://",
     ),
     rule(
         "resources-numa",

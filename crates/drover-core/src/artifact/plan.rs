@@ -6,6 +6,7 @@ use drover_api::task::{Artifact, ArtifactMode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
+use super::way::{FetchWay, S3Object, manifest_of, of_google};
 use super::web_address::{WebAddress, WebAddressError};
 
 /// What a value in a query is encoded for: all but the unreserved characters of RFC 3986, section 2.3.
@@ -67,6 +68,9 @@ pub struct Checksum {
 pub struct FetchPlan {
     /// An address of http or https, as [`WebAddress`] reads it.
     pub url: String,
+    /// How it is asked.
+    #[serde(default)]
+    pub way: FetchWay,
     /// Headers of the request; they go to the first server alone.
     pub headers: BTreeMap<String, String>,
     /// What it must sum up to.
@@ -94,6 +98,24 @@ pub enum SourceError {
     /// It is no address.
     #[error("getterSource cannot be asked: {0}")]
     Address(#[from] WebAddressError),
+    /// No object of a bucket.
+    #[error(
+        "getterSource {0:?} names no object of a bucket; write it as in s3::https://s3.amazonaws.com/BUCKET/KEY or gs://BUCKET/KEY, for one object: an archive instead of a folder"
+    )]
+    Bucket(String),
+    /// Credentials of S3 that are not all there.
+    #[error("getterOptions has one of aws_access_key_id and aws_access_key_secret; give both, or neither")]
+    HalfKeys,
+    /// No reference of an artifact.
+    #[error(
+        "getterSource {0:?} is no artifact of a registry; write it as in oci://ghcr.io/org/app:1.2 or oci://ghcr.io/org/app@sha256:<64 hexadecimal digits>"
+    )]
+    Reference(String),
+    /// Options of a download, for what is more than one.
+    #[error(
+        "getterOptions.{0} is not for oci://, whose layers say what they are; remove it, or name the digest in getterSource"
+    )]
+    OptionOfFile(&'static str),
     /// A folder of an archive.
     #[error("getterSource names a folder of an archive by //; fetch the whole archive")]
     Folder,
@@ -131,9 +153,19 @@ const REMEDY_GIT: &str = "fetch an archive of the commit by https, as .../archiv
 /// # Errors
 /// The field that is wrong, with the remedy.
 pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
-    let url = web_source(artifact.getter_source.trim())?;
     let mut options = artifact.getter_options.clone();
-    let url = take_own_options(&url, &mut options);
+    let source = source(artifact.getter_source.trim())?;
+    if let Source::Oci(url) = &source {
+        return oci_plan(artifact, url.clone(), &options);
+    }
+    let (url, way) = match source {
+        Source::Web(url) | Source::Oci(url) => (take_own_options(&url, &mut options), FetchWay::Web),
+        Source::S3(url) => {
+            let url = take_own_options(&url, &mut options);
+            let object = S3Object::read(&url, &mut options)?;
+            (object.url(), FetchWay::S3(Box::new(object)))
+        }
+    };
     let parsed = WebAddress::parse(&url)?;
     if parsed.path.split('?').next().unwrap_or_default().contains("//") {
         return Err(SourceError::Folder);
@@ -144,11 +176,7 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
         return Err(SourceError::Option(name.clone(), instead));
     }
-    for (name, value) in &artifact.getter_headers {
-        if !is_header(name, value) {
-            return Err(SourceError::Header(name.chars().take(64).collect()));
-        }
-    }
+    check_headers(artifact)?;
     let base = decoded(parsed.path.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or_default());
     let mode = artifact.getter_mode.unwrap_or_default();
     let form = form(mode, archive.as_deref(), &base)?;
@@ -164,6 +192,7 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     };
     Ok(FetchPlan {
         url: with_query(url, &options),
+        way,
         headers: artifact.getter_headers.clone(),
         checksum,
         form,
@@ -172,8 +201,45 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     })
 }
 
-/// The address of a source; what forces another way than its scheme says is read as Nomad reads it.
-fn web_source(source: &str) -> Result<String, SourceError> {
+fn check_headers(artifact: &Artifact) -> Result<(), SourceError> {
+    match artifact.getter_headers.iter().find(|(name, value)| !is_header(name, value)) {
+        Some((name, _)) => Err(SourceError::Header(name.chars().take(64).collect())),
+        None => Ok(()),
+    }
+}
+
+/// What is fetched of a registry. Its layers say for themselves what they are; `getterMode: file` wants one of them.
+fn oci_plan(artifact: &Artifact, url: String, options: &BTreeMap<String, String>) -> Result<FetchPlan, SourceError> {
+    if let Some(option) = ["checksum", "archive", "filename"].into_iter().find(|name| options.contains_key(*name)) {
+        return Err(SourceError::OptionOfFile(option));
+    }
+    if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
+        return Err(SourceError::Option(name.clone(), instead));
+    }
+    check_headers(artifact)?;
+    Ok(FetchPlan {
+        url,
+        way: FetchWay::Oci,
+        headers: artifact.getter_headers.clone(),
+        checksum: None,
+        form: ArchiveForm::File(Compression::None),
+        file_name: String::new(),
+        is_whole: artifact.getter_mode == Some(ArtifactMode::File),
+    })
+}
+
+/// Where a source leads.
+enum Source {
+    /// To an address.
+    Web(String),
+    /// To a bucket of S3.
+    S3(String),
+    /// To a manifest of a registry.
+    Oci(String),
+}
+
+/// Where a source leads; what forces another way than its scheme says is read as Nomad reads it.
+fn source(source: &str) -> Result<Source, SourceError> {
     let shown = || source.chars().take(128).collect::<String>();
     let (forced, rest) = match source.split_once("::") {
         Some((forced, rest)) if forced.chars().all(|char| char.is_ascii_alphanumeric()) => (forced, rest),
@@ -182,12 +248,12 @@ fn web_source(source: &str) -> Result<String, SourceError> {
     let scheme = rest.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     let way = if forced.is_empty() { scheme.as_deref().unwrap_or_default() } else { forced };
     match way.to_ascii_lowercase().as_str() {
-        "http" | "https" => Ok(rest.to_owned()),
+        "http" | "https" => Ok(Source::Web(rest.to_owned())),
         "git" | "ssh" => Err(SourceError::NotYet("git", REMEDY_GIT)),
         "hg" => Err(SourceError::NotYet("Mercurial", "fetch an archive of the change set by https")),
-        "s3" => Err(SourceError::NotYet("S3", "give a presigned address of https")),
-        "gcs" | "gs" => Err(SourceError::NotYet("Google's storage", "give a signed address of https")),
-        "oci" => Err(SourceError::NotYet("an OCI registry", "fetch an archive by https")),
+        "s3" => Ok(Source::S3(rest.to_owned())),
+        "gcs" | "gs" => of_google(rest).map(Source::Web),
+        "oci" => manifest_of(rest).map(Source::Oci),
         "file" => Err(SourceError::Local(shown())),
         "" if rest.starts_with("git@") || is_forge(rest) => Err(SourceError::NotYet("git", REMEDY_GIT)),
         "" if rest.starts_with(['/', '.']) => Err(SourceError::Local(shown())),
@@ -232,8 +298,11 @@ fn of_other_ways(option: &str) -> Option<&'static str> {
     match option {
         "ref" | "depth" | "sshkey" => Some("git is not built, remove it and fetch an archive by https"),
         "rev" => Some("Mercurial is not built, remove it"),
-        "aws_access_key_id" | "aws_access_key_secret" | "aws_access_token" | "aws_profile" | "region" => {
-            Some("S3 is not built, remove it and give a presigned address of https")
+        "aws_access_key_id" | "aws_access_key_secret" | "aws_access_token" | "region" => {
+            Some("it is for sources that begin with s3::, remove it")
+        }
+        "aws_profile" => {
+            Some("a node's own credentials are no task's, give aws_access_key_id and aws_access_key_secret")
         }
         _ => None,
     }
@@ -323,11 +392,11 @@ fn is_header(name: &str, value: &str) -> bool {
 }
 
 /// Bytes behind `%`; what is no such sequence stays as it is.
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
@@ -382,15 +451,38 @@ mod tests {
     }
 
     #[test]
+    fn buckets_and_registries_are_asked_in_their_own_ways() {
+        let found = plan(json!({
+            "getterSource": "s3::https://s3-eu-west-1.amazonaws.com/b/dir/app.tar.gz?checksum=md5:d41d8cd98f00b204e9800998ecf8427e",
+            "getterOptions": { "aws_access_key_id": "AK", "aws_access_key_secret": "hush" },
+        }));
+        let found = found.expect("a plan");
+        let FetchWay::S3(object) = &found.way else { panic!("{found:?}") };
+        assert_eq!((object.key.as_str(), object.region.as_str()), ("dir/app.tar.gz", "eu-west-1"));
+        assert_eq!((found.form, found.checksum.is_some()), (ArchiveForm::Tar(Compression::Gz), true));
+        assert!(!found.url.contains("hush"));
+        assert_eq!(of("gs://b/x.zip").expect("a plan").url, "https://storage.googleapis.com/b/x.zip");
+        let found = plan(json!({ "getterSource": "oci://ghcr.io/a/b:1", "getterMode": "file" })).expect("a plan");
+        assert_eq!(
+            (found.url.as_str(), found.way, found.is_whole),
+            ("https://ghcr.io/v2/a/b/manifests/1", FetchWay::Oci, true)
+        );
+        let archive = json!({ "getterSource": "oci://ghcr.io/a/b:1", "getterOptions": { "archive": "zip" } });
+        assert!(plan(archive).expect_err("refused").contains("not for oci://"));
+    }
+
+    #[test]
     fn what_is_not_built_is_refused_by_name_with_the_remedy() {
         for (source, says) in [
             ("git::https://a/b.git", "git"),
             ("github.com/a/b", "archive/REF.tar.gz"),
             ("git@a:b.git", "git"),
             ("hg::https://a/b", "Mercurial"),
-            ("s3::https://s3.amazonaws.com/b/k", "presigned"),
-            ("gcs::https://www.googleapis.com/b/k", "signed"),
-            ("oci://a/b:1", "OCI"),
+            ("s3::https://s3.amazonaws.com/b", "BUCKET/KEY"),
+            ("s3://b/k?aws_access_key_id=x", "give both"),
+            ("s3://b/k?aws_profile=x", "aws_profile"),
+            ("gcs::https://www.googleapis.com/b/k", "gs://BUCKET/KEY"),
+            ("oci://a/B:1", "oci://ghcr.io"),
             ("file:///etc/passwd", "host volume"),
             ("/etc/passwd", "host volume"),
             ("example.com/a.tgz", "https://example.com"),
