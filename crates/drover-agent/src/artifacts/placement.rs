@@ -182,7 +182,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
-    use drover_core::artifact::{ArchiveForm, Compression, FetchPlan};
+    use drover_core::artifact::{ArchiveForm, Compression, FetchPlan, FetchWay};
     use drover_core::task::sandbox_path::{SandboxBase, SandboxPath};
 
     use super::*;
@@ -217,6 +217,7 @@ mod tests {
         fn fetch(&self, to: &str) -> Fetch {
             let plan = FetchPlan {
                 url: "https://a/x".to_owned(),
+                way: FetchWay::Web,
                 headers: std::collections::BTreeMap::new(),
                 checksum: None,
                 form: ArchiveForm::File(Compression::None),
