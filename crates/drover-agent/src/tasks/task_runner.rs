@@ -18,7 +18,7 @@ use super::commands::{CommandError, Force, Located, TaskCommand};
 use super::hooks::{TaskIdentities, Templates};
 use super::orders::Orders;
 use super::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
-use super::record::TaskRecord;
+use super::record::{EndReason, TaskRecord};
 use super::runner_env::RunnerEnv;
 use super::{policy, task_event};
 use crate::csi::{PluginHealth, PluginRun};
@@ -188,6 +188,11 @@ impl TaskRunner {
 
     /// Waits for the end of the process, or ends it.
     async fn see_through(&mut self, mut running: Running) -> TaskExit {
+        if let Some(reason) = self.record.ending {
+            // An earlier life of the agent has begun to end it.
+            self.end_because(running, reason).await;
+            return TaskExit::Over;
+        }
         self.follow_what_it_uses();
         let mut script: Option<Script> = None;
         let (mut orders, shutdown, name) =
@@ -216,8 +221,7 @@ impl TaskRunner {
                     TaskCommand::EndUnhealthy { reason } => {
                         let said = task_event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), reason);
                         self.push(said);
-                        self.tell().await;
-                        self.end_for_failure(running).await;
+                        self.end_because(running, EndReason::Failure).await;
                         return TaskExit::Over;
                     }
                     TaskCommand::Signal { signal, answer } => {
@@ -249,7 +253,7 @@ impl TaskRunner {
                 health = news_of(&mut self.plugin) => {
                     self.note_health(&health).await;
                     if let PluginHealth::NeverUp(_) = health {
-                        self.end_for_failure(running).await;
+                        self.end_because(running, EndReason::Failure).await;
                         return TaskExit::Over;
                     }
                 }
@@ -332,6 +336,7 @@ impl TaskRunner {
         self.adopt_version();
         let now = self.env.clock.now();
         let decision = self.tracker.decide(now, self.env.random.unit());
+        self.record.ending = None;
         self.record.restarts = Some(self.tracker.counted());
         let next = match decision {
             Decision::Killed => {

@@ -8,6 +8,7 @@ use super::TaskRunner;
 use crate::drivers::{Driver, ExitResult, Running, signal_number};
 use crate::tasks::commands::CommandError;
 use crate::tasks::orders::KillOrder;
+use crate::tasks::record::EndReason;
 use crate::tasks::task_event;
 use drover_supervisor::protocol::Exit;
 
@@ -41,16 +42,27 @@ impl TaskRunner {
 
     /// Ends a run that another one is to follow.
     pub(super) async fn end_for_restart(&mut self, running: Running, why: &str) {
-        self.note_restart_request(why);
-        self.tell().await;
-        let result = self.end(running).await;
-        self.note_end(&result);
+        let said = task_event::plain(Type::RestartSignaled, self.env.clock.now(), why);
+        self.push(said);
+        self.end_because(running, EndReason::Restart).await;
     }
 
-    /// Ends a run that is of no use: it counts as one that failed, and the restart policy says what follows.
-    pub(super) async fn end_for_failure(&mut self, running: Running) {
+    /// Ends a run for this reason, which is on disk before its process hears of it.
+    pub(super) async fn end_because(&mut self, running: Running, reason: EndReason) {
+        if self.record.ending.replace(reason) != Some(reason) {
+            self.keep().await;
+            self.tell().await;
+        }
+        match reason {
+            EndReason::Restart => self.tracker.observe_restart_request(),
+            EndReason::Final => self.tracker.observe_kill(),
+            EndReason::Failure => {}
+        }
         let result = self.end(running).await;
-        self.note_end_as(&result, false);
+        match reason {
+            EndReason::Restart | EndReason::Final => self.note_end(&result),
+            EndReason::Failure => self.note_end_as(&result, false),
+        }
     }
 
     /// Ends a run that none follows, because its templates cannot be acted on as the job says.
@@ -59,10 +71,7 @@ impl TaskRunner {
         self.push(task_event::plain(Type::TaskHookFailed, now, format!("templates: {why}")));
         self.push(task_event::killing(now, self.kill_timeout()));
         self.record.state.failed = true;
-        self.tell().await;
-        self.tracker.observe_kill();
-        let result = self.end(running).await;
-        self.note_end(&result);
+        self.end_because(running, EndReason::Final).await;
     }
 
     async fn end(&mut self, mut running: Running) -> ExitResult {

@@ -41,7 +41,7 @@ impl TaskRunner {
             self.take_over(running).await;
             return Found::Is(Restored::Live);
         }
-        self.record.handle = None;
+        (self.record.handle, self.record.ending) = (None, None);
         if self.record.state.state == TaskRunState::Running {
             let now = self.env.clock.now();
             self.push(task_event::plain(

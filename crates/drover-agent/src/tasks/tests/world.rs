@@ -331,6 +331,17 @@ impl Life {
         self.ended().await
     }
 
+    /// Asks for a restart, and does not wait for it.
+    pub(super) async fn ask_to_restart(&self) {
+        let (answer, _) = oneshot::channel();
+        self.commands.send(TaskCommand::Restart { force: Force::No, answer }).await.expect("a runner");
+    }
+
+    /// Its agent ends at once, as by SIGKILL.
+    pub(super) fn dies(self) {
+        drop(self);
+    }
+
     /// Is killed, or left by its agent, before its task began.
     pub(super) async fn breaks_off(mut self, is_kill: bool) {
         if is_kill {
