@@ -16,6 +16,7 @@ mod download;
 mod oci;
 mod order;
 mod packed;
+mod part;
 mod parts;
 mod run;
 mod unpack;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::budget::Budget;
 use crate::download::{ANYTHING, Ask, Got, Web};
 use crate::order::{FetchLimits, Order};
-use crate::parts::Part;
+use crate::part::Part;
 
 /// Largest manifest, and largest answer of who gives out tokens: what registries take at most.
 const MOST_MANIFEST: u64 = 4 * 1024 * 1024;

@@ -1,30 +1,22 @@
 //! What an order downloads: one file mostly, of a registry one for each layer.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use drover_core::artifact::{ArchiveForm, FetchWay, S3Keys, S3Object};
+use drover_core::artifact::{FetchWay, S3Keys, S3Object};
 use rusty_s3::{Bucket, Credentials, S3Action as _, UrlStyle};
 
 use crate::budget::Budget;
 use crate::download::{ANYTHING, Ask, Web};
 use crate::oci;
 use crate::order::Order;
+use crate::part::Part;
 
 /// The file of a download.
 const DOWNLOAD: &str = "download";
 /// How long a signature counts: one request begins within that.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
-
-/// A file that was downloaded, and what becomes of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) file: PathBuf,
-    pub(crate) form: ArchiveForm,
-    /// The name of the file, where it becomes one: a path below the result.
-    pub(crate) name: String,
-}
 
 /// Downloads all of an order into a folder.
 pub(crate) async fn download(order: &Order, web: Web<'_>, folder: &Path) -> Result<Vec<Part>, String> {

@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use crate::connect::Trust;
 use crate::download::Web;
 use crate::order::{FetchLimits, Order};
-use crate::parts::{Part, download};
+use crate::part::Part;
+use crate::parts::download;
 use crate::unpack::unpack;
 
 const LIMITS: FetchLimits = FetchLimits { bytes: 1 << 20, files: 64, seconds: 20 };

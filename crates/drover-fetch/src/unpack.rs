@@ -12,7 +12,7 @@ use tar::EntryType;
 use crate::budget::{Budget, Metered};
 use crate::order::FetchLimits;
 use crate::packed::unpacked;
-use crate::parts::Part;
+use crate::part::Part;
 
 /// Most directories one in another.
 const MAX_DEPTH: usize = 64;

@@ -9,11 +9,13 @@
 mod destination;
 mod plan;
 mod reach;
+mod source_error;
 mod way;
 mod web_address;
 
 pub use destination::{DestinationError, destination};
-pub use plan::{ArchiveForm, Checksum, ChecksumKind, Compression, FetchPlan, SourceError, fetch_plan};
+pub use plan::{ArchiveForm, Checksum, ChecksumKind, Compression, FetchPlan, fetch_plan};
 pub use reach::refusal;
+pub use source_error::SourceError;
 pub use way::{FetchWay, S3Keys, S3Object, is_sha256};
 pub use web_address::{WebAddress, WebAddressError};

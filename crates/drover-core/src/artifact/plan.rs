@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 
 use drover_api::task::{Artifact, ArtifactMode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
+use super::source_error::SourceError;
 use super::way::{FetchWay, S3Object, manifest_of, of_google};
-use super::web_address::{WebAddress, WebAddressError};
-
-/// What a value in a query is encoded for: all but the unreserved characters of RFC 3986, section 2.3.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+use super::web_address::{WebAddress, decoded, encoded};
 
 /// How bytes are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,69 +78,6 @@ pub struct FetchPlan {
     pub file_name: String,
     /// Whether the destination is the file itself, not the directory that it goes to.
     pub is_whole: bool,
-}
-
-/// Why a source cannot be fetched from.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceError {
-    /// It names a way that is not built.
-    #[error("getterSource asks for {0}, which is not acted on by this version: {1}")]
-    NotYet(&'static str, &'static str),
-    /// Files of the node are not fetched.
-    #[error("getterSource {0:?} is a file of the node; mount a host volume that has it")]
-    Local(String),
-    /// It has no scheme.
-    #[error("getterSource {0:?} names no way to fetch it; write it as in https://example.com/app.tar.gz")]
-    NoScheme(String),
-    /// It is no address.
-    #[error("getterSource cannot be asked: {0}")]
-    Address(#[from] WebAddressError),
-    /// No object of a bucket.
-    #[error(
-        "getterSource {0:?} names no object of a bucket; write it as in s3::https://s3.amazonaws.com/BUCKET/KEY or gs://BUCKET/KEY, for one object: an archive instead of a folder"
-    )]
-    Bucket(String),
-    /// Credentials of S3 that are not all there.
-    #[error("getterOptions has one of aws_access_key_id and aws_access_key_secret; give both, or neither")]
-    HalfKeys,
-    /// No reference of an artifact.
-    #[error(
-        "getterSource {0:?} is no artifact of a registry; write it as in oci://ghcr.io/org/app:1.2 or oci://ghcr.io/org/app@sha256:<64 hexadecimal digits>"
-    )]
-    Reference(String),
-    /// Options of a download, for what is more than one.
-    #[error(
-        "getterOptions.{0} is not for oci://, whose layers say what they are; remove it, or name the digest in getterSource"
-    )]
-    OptionOfFile(&'static str),
-    /// A folder of an archive.
-    #[error("getterSource names a folder of an archive by //; fetch the whole archive")]
-    Folder,
-    /// No file name.
-    #[error("getterSource names no file; give getterOptions.filename")]
-    NoName,
-    /// A checksum that is none.
-    #[error(
-        "getterOptions.checksum {0:?} is none; write it as in sha256:<64 hexadecimal digits>, with md5, sha1, sha256 or sha512"
-    )]
-    Checksum(String),
-    /// An option of a way that is not built.
-    #[error("getterOptions.{0} is not acted on by this version: {1}")]
-    Option(String, &'static str),
-    /// An archive of an unknown kind.
-    #[error(
-        "getterOptions.archive {0:?} is no kind of archive; give false, or one of tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst"
-    )]
-    Archive(String),
-    /// Both exclude each other.
-    #[error("getterMode file takes the file as it is, and getterOptions.archive unpacks it; remove one of them")]
-    FileAndArchive,
-    /// A directory that is none.
-    #[error("getterMode dir needs an archive; name its kind in getterOptions.archive, as tar.gz, or take mode file")]
-    NoDirectory,
-    /// A header that is none.
-    #[error("getterHeaders {0:?} is no header; take a name and a value of visible characters")]
-    Header(String),
 }
 
 const REMEDY_GIT: &str = "fetch an archive of the commit by https, as .../archive/REF.tar.gz";
@@ -389,15 +323,6 @@ fn is_header(name: &str, value: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(is_token)
         && value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
-}
-
-/// Bytes behind `%`; what is no such sequence stays as it is.
-pub(super) fn decoded(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
-}
-
-pub(super) fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{SourceError, decoded, encoded};
-use super::web_address::WebAddress;
+use super::source_error::SourceError;
+use super::web_address::{WebAddress, decoded, encoded};
 
 /// The region of a bucket whose source names none.
 const USUAL_REGION: &str = "us-east-1";

@@ -1,5 +1,10 @@
 //! An address of http or https, and where a redirect from it leads.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// What a value in a query is encoded for: all but the unreserved characters of RFC 3986, section 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Longest address.
 const MAX_BYTES: usize = 8 * 1024;
 
@@ -120,6 +125,15 @@ fn host_and_port(authority: &str, is_tls: bool) -> Option<(String, u16)> {
         Some(port) => port.parse().ok().filter(|port| *port > 0)?,
     };
     is_host.then(|| (host.to_owned(), port))
+}
+
+/// Bytes behind `%`; what is no such sequence stays as it is.
+pub(super) fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::identity_tokens::{IdentityTokens, MadeToken};
-use super::objects::{ObjectState, Objects, ReadObject, WatchedObject};
+use super::objects::{Objects, WatchedObject};
 use super::permits::{self, Denied, Granted, NodeRequest};
+use super::read_object::{ObjectState, ReadObject};
 use super::rollouts::{Membership, Pace, RolloutKey, Rollouts};
 
 /// The first pause after an answer that could not be found out, and the longest.

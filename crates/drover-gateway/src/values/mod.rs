@@ -13,6 +13,7 @@ mod identity_tokens;
 mod objects;
 mod one_object;
 mod permits;
+mod read_object;
 mod rollouts;
 mod services;
 mod session;

@@ -14,22 +14,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::one_object::OneObject;
+use super::read_object::{ObjectState, ReadObject, know};
 use super::services;
 
 /// An object: its namespace, and what it is.
 type ObjectKey = (String, ValueObject);
-
-/// An object as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReadObject {
-    pub(super) answer: ValueAnswer,
-    /// Of values: the object's `metadata.resourceVersion`. All replicas of the gateway know it by that, and it tells
-    /// nothing of a value.
-    pub(super) version: String,
-}
-
-/// What is known of an object; none: it was not read yet.
-pub(super) type ObjectState = Option<Arc<ReadObject>>;
 
 /// Watches what is wanted; clones are the same.
 #[derive(Clone)]
@@ -140,17 +129,6 @@ fn take<K: Resource>(
         }
     };
     know(tell, next);
-}
-
-/// Makes something known, unless it is.
-pub(super) fn know(tell: &watch::Sender<ObjectState>, next: ReadObject) {
-    tell.send_if_modified(|known| {
-        let is_news = known.as_deref() != Some(&next);
-        if is_news {
-            *known = Some(Arc::new(next));
-        }
-        is_news
-    });
 }
 
 /// When the gateway has no right to it.

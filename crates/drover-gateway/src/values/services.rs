@@ -23,7 +23,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::objects::{ObjectState, ReadObject, know};
+use super::read_object::{ObjectState, ReadObject, know};
 
 /// Changes of one service are told together that come within this time: a roll-out changes many of its slices.
 const GATHER: Duration = Duration::from_millis(100);
