@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use drover_api::Allocation;
-use drover_api::allocation::{AllocatedPort, AllocatedResources, ClientStatus, TaskResources};
+use drover_api::allocation::ClientStatus;
 use drover_api::job::JobType;
 use drover_testkit::examples;
 use drover_testkit::progress::Progress;
@@ -12,18 +12,10 @@ use serde_json::{Value, json};
 use crate::agent::{eventually, messages, shared_plane, status};
 use crate::containers_world::{ContainerNode, IMAGE, TestImage, import, script};
 use crate::network_place::{NODE, Pins, Place, SUBNET};
+use crate::networks::resources;
 
 /// A name of the image that has a web server too.
 const SERVER: &str = "example.com/server:1";
-
-fn resources(port: i64) -> AllocatedResources {
-    let task = TaskResources { cpu: 50, memory_mb: 48, ..TaskResources::default() };
-    AllocatedResources {
-        tasks: [("t".to_owned(), task)].into(),
-        ports: vec![AllocatedPort { label: "http".into(), value: port, to: 8080, host_ip: NODE.to_string() }],
-        ..AllocatedResources::default()
-    }
-}
 
 /// A group in the node's network, whose only task has these settings too.
 fn group(text: &str, more: &Value) -> Value {
@@ -56,7 +48,7 @@ async fn b_026_a_container_beside_the_nodes_network_has_its_ports_mapped_or_is_i
                  if [ -e /local/again ]; then exec /bin/web; fi; /bin/web & sleep 1; echo > /local/again; exit 1";
     let with_ports = group(serve, &json!({ "image": SERVER, "ports": ["http"] }));
     world.node.job("web", JobType::Service, with_ports).await;
-    let name = world.node.place("web", 0, resources(21_000)).await;
+    let name = world.node.place("web", 0, resources(21_000, &["t"])).await;
     let again = world.node.until(&name, "started again", |it| restarts(it) == 1).await;
     let ok = || place.pod.get((NODE, 21_000)).is_ok_and(|answer| answer.contains("200 OK"));
     eventually("an answer to a pod", ok).await;
@@ -68,14 +60,14 @@ async fn b_026_a_container_beside_the_nodes_network_has_its_ports_mapped_or_is_i
     // Without `ports` nothing leads into it.
     let closed = group(&format!("echo > /local/again; {serve}"), &json!({ "image": SERVER }));
     world.node.job("closed", JobType::Service, closed).await;
-    let other = world.node.place("closed", 0, resources(21_001)).await;
+    let other = world.node.place("closed", 0, resources(21_001, &["t"])).await;
     let running = world.node.running(&other).await;
     eventually("it listens", || world.node.log_of(&running, "t.stdout.0").contains("listening")).await;
     assert!(place.pod.get((NODE, 21_001)).is_err());
 
     let look = "ls -iL /proc/self/ns/net";
     world.node.job("host", JobType::Batch, group(look, &json!({ "image": IMAGE, "networkMode": "host" }))).await;
-    let of_host = world.node.place("host", 0, resources(21_002)).await;
+    let of_host = world.node.place("host", 0, resources(21_002, &["t"])).await;
     let ended = world.node.ended(&of_host).await;
     // Containerd's own: in this test it is not in the agent's place.
     let own = std::fs::metadata("/proc/self/ns/net").expect("a namespace").ino();
@@ -87,7 +79,7 @@ async fn b_026_a_container_beside_the_nodes_network_has_its_ports_mapped_or_is_i
     );
 
     world.node.job("wrong", JobType::Batch, group(look, &json!({ "image": IMAGE, "ports": ["https"] }))).await;
-    let wrong = world.node.place("wrong", 0, resources(21_003)).await;
+    let wrong = world.node.place("wrong", 0, resources(21_003, &["t"])).await;
     let wrong = world.node.ended(&wrong).await;
     assert_eq!(status(&wrong), ClientStatus::Failed);
     let reason = "config.ports: the group's networks have no port https; add it there, or correct it";

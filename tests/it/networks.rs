@@ -25,7 +25,7 @@ fn example_group() -> Value {
     group
 }
 
-fn resources(port: i64, tasks: &[&str]) -> AllocatedResources {
+pub(crate) fn resources(port: i64, tasks: &[&str]) -> AllocatedResources {
     let task = TaskResources { cpu: 20, memory_mb: 64, ..TaskResources::default() };
     AllocatedResources {
         tasks: tasks.iter().map(|name| ((*name).to_owned(), task.clone())).collect(),

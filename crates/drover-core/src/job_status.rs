@@ -19,7 +19,7 @@ use crate::model::{Alloc, Deployment, Job};
 use crate::periodic;
 use crate::scheduler::explain::explain;
 use crate::task::failure::TaskFailure;
-use crate::validate::{NO_GATEWAY, Violation};
+use crate::validate::{Violation, lacks_only_gateway, texts};
 
 pub use stopper::Stopper;
 
@@ -479,12 +479,7 @@ fn placed(input: &Input<'_>) -> Option<Wanted<Type, Reason>> {
 
 /// Why a job with violations is not acted on.
 fn refusal(violations: &[Violation]) -> Reason {
-    let is_right = violations.iter().all(|violation| violation.code == NO_GATEWAY);
-    if is_right { Reason::NoGateway } else { Reason::InvalidSpec }
-}
-
-fn texts(violations: &[Violation]) -> String {
-    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    if lacks_only_gateway(violations) { Reason::NoGateway } else { Reason::InvalidSpec }
 }
 
 fn batch_outcome(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {

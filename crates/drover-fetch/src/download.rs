@@ -86,9 +86,7 @@ impl Web<'_> {
             let location = match next.map_err(|error| format!("{}: {error}", shown(&target)))? {
                 Answered::Taken => return Ok(Got::Taken),
                 Answered::Challenged(how) if n_redirects == 0 => return Ok(Got::Challenged(how)),
-                Answered::Challenged(_) => {
-                    return Err(format!("{}: answered {}", shown(&target), StatusCode::UNAUTHORIZED));
-                }
+                Answered::Challenged(_) => return Err(unauthorized(&target)),
                 Answered::Elsewhere(location) => location,
             };
             let next =
@@ -106,11 +104,14 @@ impl Web<'_> {
         match self.get(ask, to, budget).await? {
             Got::Taken => Ok(()),
             Got::Challenged(_) => {
-                let at = WebAddress::parse(ask.url).map_err(|error| error.to_string())?;
-                Err(format!("{}: answered {}", shown(&at), StatusCode::UNAUTHORIZED))
+                Err(WebAddress::parse(ask.url).map_or_else(|error| error.to_string(), |at| unauthorized(&at)))
             }
         }
     }
+}
+
+fn unauthorized(at: &WebAddress) -> String {
+    format!("{}: answered {}", shown(at), StatusCode::UNAUTHORIZED)
 }
 
 /// An address without its query, which may hold a signature.

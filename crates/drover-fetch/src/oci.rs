@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use drover_core::artifact::{ArchiveForm, Checksum, ChecksumKind, Compression, is_sha256};
+use drover_core::artifact::{ArchiveForm, Checksum, ChecksumKind, Compression, sha256_of};
 use serde::Deserialize;
 
 use crate::budget::Budget;
@@ -107,7 +107,7 @@ impl Registry<'_> {
     }
 
     async fn blob(&mut self, digest: &str, budget: &mut Budget) -> Result<PathBuf, String> {
-        if !is_sha256(digest) {
+        if sha256_of(digest).is_none() {
             let shown: String = digest.chars().take(80).collect();
             return Err(format!("a layer has the digest {shown:?}; only sha256 is compared: push it with that"));
         }
@@ -122,8 +122,7 @@ impl Registry<'_> {
         budget: &mut Budget,
     ) -> Result<PathBuf, String> {
         let url = format!("{}/{kind}/{reference}", self.base);
-        let digest = is_sha256(reference)
-            .then(|| Checksum { kind: ChecksumKind::Sha256, hex: reference.trim_start_matches("sha256:").to_owned() });
+        let digest = sha256_of(reference).map(|hex| Checksum { kind: ChecksumKind::Sha256, hex: hex.to_owned() });
         let checksum = digest.as_ref().map(|digest| (digest, "its digest"));
         let to = self.next_file();
         let asked = self.web.get(Ask { url: &url, headers: &self.headers, accept, checksum }, &to, budget).await?;
@@ -188,10 +187,12 @@ fn of_this_machine(all: &[Descriptor]) -> Result<&Descriptor, String> {
 /// What becomes of a layer, and its name.
 fn becomes(layer: &Descriptor) -> Result<(ArchiveForm, String), String> {
     let kind = layer.media_type.as_str();
-    let packed = match () {
-        () if kind.ends_with("+zstd") => Compression::Zst,
-        () if kind.ends_with("gzip") || layer.annotations.contains_key(UNPACK) => Compression::Gz,
-        () => Compression::None,
+    let packed = if kind.ends_with("+zstd") {
+        Compression::Zst
+    } else if kind.ends_with("gzip") || layer.annotations.contains_key(UNPACK) {
+        Compression::Gz
+    } else {
+        Compression::None
     };
     match layer.annotations.get(TITLE).filter(|name| !name.is_empty()) {
         Some(_) if layer.annotations.get(UNPACK).is_some_and(|value| value == "true") => {

@@ -219,8 +219,7 @@ impl TaskRunner {
                         return TaskExit::Over;
                     }
                     TaskCommand::EndUnhealthy { reason } => {
-                        let said = task_event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), reason);
-                        self.push(said);
+                        self.say_restart(&reason);
                         self.end_because(running, EndReason::Failure).await;
                         return TaskExit::Over;
                     }
@@ -442,7 +441,8 @@ impl TaskRunner {
             };
             match command {
                 TaskCommand::Restart { force: Force::Yes, answer } => {
-                    self.note_restart_request("restart requested");
+                    self.say_restart("restart requested");
+                    self.tracker.observe_restart_request();
                     self.record.state.failed = false;
                     self.record.state.finished_at = None;
                     drop(answer.send(Ok(())));
@@ -453,10 +453,9 @@ impl TaskRunner {
         }
     }
 
-    fn note_restart_request(&mut self, why: &str) {
+    fn say_restart(&mut self, why: &str) {
         let said = task_event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), why);
         self.push(said);
-        self.tracker.observe_restart_request();
     }
 
     fn is_over(&self) -> bool {

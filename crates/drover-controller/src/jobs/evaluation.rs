@@ -20,7 +20,7 @@ use drover_core::periodic;
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use drover_core::triggers::{self, JobFacts};
-use drover_core::validate::NO_GATEWAY;
+use drover_core::validate::{lacks_only_gateway, texts};
 use drover_store::events::{Happening, Severity};
 use drover_store::{ErrorClass, Key, Object, Precondition, StoreError, convert};
 use k8s_openapi::api::core::v1::Namespace;
@@ -206,9 +206,8 @@ impl Jobs {
             if is_going {
                 return self.carry_out(shared, next, Some(&object), &versions);
             }
-            let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            let is_right = violations.iter().all(|violation| violation.code == NO_GATEWAY);
-            let reason = if is_right { "PlacementFailed" } else { "InvalidSpec" };
+            let note = texts(&violations);
+            let reason = if lacks_only_gateway(&violations) { "PlacementFailed" } else { "InvalidSpec" };
             let (severity, action) = (Severity::Warning, "Validate");
             Self::report_for_generation(shared, &object, Happening { severity, reason, action, note, occasion: "" });
             // It has seen all that there is: its deployment must not ask again for what it knows already.

@@ -17,5 +17,5 @@ pub use destination::{DestinationError, destination};
 pub use plan::{ArchiveForm, Checksum, ChecksumKind, Compression, FetchPlan, fetch_plan};
 pub use reach::refusal;
 pub use source_error::SourceError;
-pub use way::{FetchWay, S3Keys, S3Object, is_sha256};
+pub use way::{FetchWay, S3Keys, S3Object, sha256_of};
 pub use web_address::{WebAddress, WebAddressError};

@@ -88,12 +88,9 @@ const REMEDY_GIT: &str = "fetch an archive of the commit by https, as .../archiv
 /// The field that is wrong, with the remedy.
 pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     let mut options = artifact.getter_options.clone();
-    let source = source(artifact.getter_source.trim())?;
-    if let Source::Oci(url) = &source {
-        return oci_plan(artifact, url.clone(), &options);
-    }
-    let (url, way) = match source {
-        Source::Web(url) | Source::Oci(url) => (take_own_options(&url, &mut options), FetchWay::Web),
+    let (url, way) = match source(artifact.getter_source.trim())? {
+        Source::Oci(url) => return oci_plan(artifact, url),
+        Source::Web(url) => (take_own_options(&url, &mut options), FetchWay::Web),
         Source::S3(url) => {
             let url = take_own_options(&url, &mut options);
             let object = S3Object::read(&url, &mut options)?;
@@ -107,10 +104,7 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     let checksum = options.remove("checksum").map(|text| checksum(&text)).transpose()?;
     let archive = options.remove("archive");
     let named = options.remove("filename");
-    if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
-        return Err(SourceError::Option(name.clone(), instead));
-    }
-    check_headers(artifact)?;
+    check(&options, &artifact.getter_headers)?;
     let base = decoded(parsed.path.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or_default());
     let mode = artifact.getter_mode.unwrap_or_default();
     let form = form(mode, archive.as_deref(), &base)?;
@@ -135,22 +129,24 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     })
 }
 
-fn check_headers(artifact: &Artifact) -> Result<(), SourceError> {
-    match artifact.getter_headers.iter().find(|(name, value)| !is_header(name, value)) {
+/// Refuses options of other ways, and headers that are none.
+fn check(options: &BTreeMap<String, String>, headers: &BTreeMap<String, String>) -> Result<(), SourceError> {
+    if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
+        return Err(SourceError::Option(name.clone(), instead));
+    }
+    match headers.iter().find(|(name, value)| !is_header(name, value)) {
         Some((name, _)) => Err(SourceError::Header(name.chars().take(64).collect())),
         None => Ok(()),
     }
 }
 
 /// What is fetched of a registry. Its layers say for themselves what they are; `getterMode: file` wants one of them.
-fn oci_plan(artifact: &Artifact, url: String, options: &BTreeMap<String, String>) -> Result<FetchPlan, SourceError> {
+fn oci_plan(artifact: &Artifact, url: String) -> Result<FetchPlan, SourceError> {
+    let options = &artifact.getter_options;
     if let Some(option) = ["checksum", "archive", "filename"].into_iter().find(|name| options.contains_key(*name)) {
         return Err(SourceError::OptionOfFile(option));
     }
-    if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
-        return Err(SourceError::Option(name.clone(), instead));
-    }
-    check_headers(artifact)?;
+    check(options, &artifact.getter_headers)?;
     Ok(FetchPlan {
         url,
         way: FetchWay::Oci,

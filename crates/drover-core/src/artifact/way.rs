@@ -193,7 +193,7 @@ pub(super) fn manifest_of(source: &str) -> Result<String, SourceError> {
     let is_repository = repository.len() <= MOST_REPOSITORY && repository.split('/').all(is_part);
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_tag = !tag.is_empty() && tag.len() <= MOST_TAG && tag.bytes().all(is_inner) && !tag.starts_with(['.', '-']);
-    let is_digest = digest.is_none_or(is_sha256);
+    let is_digest = digest.is_none_or(|digest| sha256_of(digest).is_some());
     if !(is_repository && is_tag && is_digest) {
         return Err(wrong());
     }
@@ -204,11 +204,10 @@ pub(super) fn manifest_of(source: &str) -> Result<String, SourceError> {
     Ok(format!("{scheme}://{registry}/v2/{repository}/manifests/{}", digest.unwrap_or(tag)))
 }
 
-/// Whether it is `sha256:` and 64 digits: other digests are not compared.
-pub fn is_sha256(digest: &str) -> bool {
-    digest.strip_prefix("sha256:").is_some_and(|hex| {
-        hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-    })
+/// The 64 digits behind `sha256:`; none: it is another digest, which is not compared.
+pub fn sha256_of(digest: &str) -> Option<&str> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(is_digit))
 }
 
 #[cfg(test)]

@@ -22,6 +22,11 @@ impl fmt::Display for Violation {
     }
 }
 
+/// All violations as one text.
+pub fn texts(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// Where a block is in the spec. Written out only when something is wrong there.
 pub(crate) type At<'a> = fmt::Arguments<'a>;
 

@@ -7,8 +7,13 @@ use super::found::Violation;
 use crate::task::secret::{object_of, pull_secrets};
 use crate::task::template_objects::looks_up_services;
 
-/// The code of a job that needs a gateway where none is installed. Its spec is right, so that it waits.
-pub const NO_GATEWAY: &str = "NoGateway";
+/// The code of a job that needs a gateway where none is installed.
+const NO_GATEWAY: &str = "NoGateway";
+
+/// Whether a gateway is all that a refused job lacks: its spec is right.
+pub fn lacks_only_gateway(violations: &[Violation]) -> bool {
+    violations.iter().all(|violation| violation.code == NO_GATEWAY)
+}
 
 /// The first that a job's tasks need of the gateway, as what is wrong where none is installed; none: it needs nothing.
 pub fn needs_gateway(spec: &JobSpec) -> Option<Violation> {

@@ -23,9 +23,9 @@ mod warning;
 
 pub use change::changes;
 pub use files::is_mount_destination;
-pub use found::Violation;
 pub(crate) use found::Violations;
-pub use gateway::{NO_GATEWAY, needs_gateway};
+pub use found::{Violation, texts};
+pub use gateway::{lacks_only_gateway, needs_gateway};
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
 pub use shape::{shape, status_shape};
 pub use warning::warnings;

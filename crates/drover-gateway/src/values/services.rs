@@ -50,15 +50,10 @@ pub(super) async fn follow(
     // When what has changed is told; none: nothing has.
     let (mut is_listed, mut tells_at) = (false, None);
     loop {
-        let due = async {
-            match tells_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let due = tokio::time::sleep_until(tells_at.unwrap_or_else(Instant::now));
         let change = tokio::select! {
             biased;
-            () = due => {
+            () = due, if tells_at.is_some() => {
                 tells_at = None;
                 know(tell, of(answer(object, &reader.state())));
                 continue;

@@ -42,8 +42,7 @@ impl TaskRunner {
 
     /// Ends a run that another one is to follow.
     pub(super) async fn end_for_restart(&mut self, running: Running, why: &str) {
-        let said = task_event::plain(Type::RestartSignaled, self.env.clock.now(), why);
-        self.push(said);
+        self.say_restart(why);
         self.end_because(running, EndReason::Restart).await;
     }
 

@@ -112,18 +112,24 @@ async fn what_ended_stays_ended() {
     assert_eq!(node.n_started(), 1);
 }
 
+/// A task that is asked to restart, takes its time to end, and loses its agent meanwhile.
+async fn left_while_it_restarts(node: &Node) -> Value {
+    let task = once(&json!({ "runFor": "1h", "killAfter": "2s" }));
+    let mut life = node.run(&task);
+    life.running().await;
+    life.ask_to_restart().await;
+    life.until("told", |state| state.events.iter().any(|event| event.r#type == E::RestartSignaled)).await;
+    life.dies();
+    task
+}
+
 /// The agent ends a run, and dies while the process takes its time: the next one goes on with what was to follow.
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_was_asked_for_is_one_whatever_becomes_of_the_agent_meanwhile() {
     // It ends within the grace: while no agent is there, or in the next one's time.
     for away in [Duration::from_secs(10), Duration::ZERO] {
         let node = Node::new();
-        let task = once(&json!({ "runFor": "1h", "killAfter": "2s" }));
-        let mut life = node.run(&task);
-        life.running().await;
-        life.ask_to_restart().await;
-        life.until("told", |state| state.events.iter().any(|event| event.r#type == E::RestartSignaled)).await;
-        life.dies();
+        let task = left_while_it_restarts(&node).await;
         assert!(node.record().ending.is_some());
         tokio::time::sleep(away).await;
         let mut life = node.run_again(&task, node.record());
@@ -138,12 +144,7 @@ async fn a_restart_that_was_asked_for_is_one_whatever_becomes_of_the_agent_meanw
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_no_process_is_left_for_is_forgotten() {
     let node = Node::new();
-    let task = once(&json!({ "runFor": "1h", "killAfter": "2s" }));
-    let mut life = node.run(&task);
-    life.running().await;
-    life.ask_to_restart().await;
-    life.until("told", |state| state.events.iter().any(|event| event.r#type == E::RestartSignaled)).await;
-    life.dies();
+    left_while_it_restarts(&node).await;
     node.mock.lose_all();
     let mut life = node.run_again(&once(&json!({ "runFor": "1m", "exitCode": 3 })), node.record());
     let state = life.dead().await;

@@ -155,11 +155,13 @@ impl Templates {
             if let Some(reason) = blocking.iter().find_map(|(place, problem)| set.failure(*place, problem)) {
                 return Err(failed(reason, true));
             }
-            self.look_up(blocking.iter().chain(&others));
-            let Some(set) = &mut self.set else { return Ok(Preparation::Ready(Vec::new())) };
-            if blocking.is_empty() {
+            let said = blocking.is_empty().then(|| {
                 let kept = others.iter().map(|(place, problem)| set.kept(*place, problem));
-                return Ok(Preparation::Ready(set.unsignalled(&earlier).into_iter().chain(kept).collect()));
+                set.unsignalled(&earlier).into_iter().chain(kept).collect()
+            });
+            self.look_up(blocking.iter().chain(&others));
+            if let Some(said) = said {
+                return Ok(Preparation::Ready(said));
             }
             let text = waited_for(&blocking);
             let (now, is_news) = (Instant::now(), self.shown.as_ref() != Some(&text));
