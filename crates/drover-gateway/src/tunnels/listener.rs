@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::arrivals::{self, ARRIVALS_PATH, Arrivals};
+use super::pings::Answering;
 use super::registry::Tunnels;
 use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
 use super::replicas::Fleet;
@@ -30,6 +31,9 @@ use crate::values::Values;
 
 /// How long an agent may take to be told of the replicas.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What carries a tunnel until it breaks; it ends with this.
+type Running = AbortOnDropHandle<Result<(), h2::Error>>;
 
 /// What a listener needs.
 #[derive(Clone, Debug)]
@@ -123,21 +127,23 @@ impl Listener {
         }
     }
 
+    /// Turns the connection round. What carries it runs for itself: what comes through it wakes nothing else of a
+    /// tunnel's.
+    async fn open(&self, request: http::Request<Incoming>) -> io::Result<(Silence, Way, Running)> {
+        let upgraded = hyper::upgrade::on(request).await.map_err(io::Error::other)?;
+        let (silence, tunnel) = Silence::of(turned_round(upgraded)?);
+        let (way, connection) = Way::over(Answering::new(tunnel)).await.map_err(io::Error::other)?;
+        Ok((silence, way, AbortOnDropHandle::new(self.tasks.spawn(connection))))
+    }
+
     async fn carry(self, node: String, request: http::Request<Incoming>) {
-        let upgraded = hyper::upgrade::on(request).await.map_err(io::Error::other);
-        let tunnel = match upgraded.and_then(turned_round) {
-            Ok(tunnel) => tunnel,
-            Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
-        };
-        let (silence, tunnel) = Silence::of(tunnel);
-        let (way, connection) = match Way::over(Box::pin(tunnel)).await {
+        // Apart, and gone when it is open: there are thousands.
+        let (silence, way, mut connection) = match Box::pin(self.open(request)).await {
             Ok(opened) => opened,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
         let mut told = std::pin::pin!(self.tell(&node, way.clone(), &silence));
         let (number, end) = self.parts.tunnels.enter(&node, way, &silence);
-        // Alone: what comes through it wakes nothing else of a tunnel's.
-        let mut connection = AbortOnDropHandle::new(self.tasks.spawn(connection));
         tracing::info!(node, "a tunnel is open");
         tokio::select! {
             biased;

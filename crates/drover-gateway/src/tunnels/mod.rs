@@ -11,6 +11,7 @@ mod arrivals;
 mod exchange;
 mod listener;
 mod peers;
+mod pings;
 mod registry;
 mod relay;
 mod replicas;
