@@ -33,6 +33,9 @@ pub enum BenchName {
     Gateway,
     /// From the change of a Secret to the file of a template; 1,000 agents that follow 10,000 Secrets at one gateway
     Secrets,
+    /// 200 tasks with a check a second: writes and CPU of the agent, how long a failed one takes to the slice; 1,000
+    /// slices of one controller at 100 changes a second
+    Services,
     /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are
     /// free
     Volumes,
@@ -54,7 +57,7 @@ pub struct BenchArgs {
     /// How often it is repeated, each time on a new system; figures are medians
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// How many jobs (start), tasks (density, idle), allocations (nomad-api), tunnels (gateway) or
+    /// How many jobs (start), tasks (density, idle, services), allocations (nomad-api), tunnels (gateway) or
     /// agents (secrets)
     #[arg(long)]
     pub count: Option<usize>,

@@ -9,7 +9,7 @@ use super::args::{BenchArgs, BenchName};
 use super::report::{BenchReport, Machine};
 use super::{
     agent, agent_lives, agent_neighbours, cluster_load, density, deployments, gateway, nomad_api, scheduler, secrets,
-    start, status, volumes,
+    services, start, status, volumes,
 };
 
 /// `cargo xtask bench`. Exits with 2 when it cannot run; a target that falls short is no failure.
@@ -45,6 +45,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<BenchReport> {
             BenchName::NomadApi => vec![nomad_api::run(args, progress).await?],
             BenchName::Gateway => vec![gateway::run(args, progress).await?],
             BenchName::Secrets => vec![secrets::run(args, progress).await?],
+            BenchName::Services => vec![services::run(args, progress).await?],
             BenchName::Status => vec![status::run(args, progress).await?],
             BenchName::Cluster => vec![cluster_load::run(args, progress).await?],
             BenchName::Deployments => deployments::run(args, progress).await?,

@@ -30,7 +30,7 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
     let n_tasks = args.count.unwrap_or(200);
     let took = start_tasks(cluster, n_tasks, progress).await?;
     let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
-    wait_until_quiet(&mut log, args.name, progress).await?;
+    wait_until_quiet(&mut log, args.name == BenchName::Idle, progress).await?;
 
     let step = progress.step(format!("watching {n_tasks} tasks for {} s", args.idle_seconds()));
     let processes = ROLES.map(|role| (role, cluster.session.process(role)));
@@ -96,13 +96,14 @@ pub(super) fn counts(event: &AuditEvent) -> bool {
     event.user.starts_with("drover-") && event.resource != "leases.coordination.k8s.io"
 }
 
-async fn wait_until_quiet(log: &mut AuditLog, name: BenchName, progress: &Progress) -> Result<()> {
+/// Waits until nothing that counts was written for a while; where nothing is logged, that while alone.
+pub(super) async fn wait_until_quiet(log: &mut AuditLog, is_logged: bool, progress: &Progress) -> Result<()> {
     let step = progress.step("waiting until nothing is written any more");
     let deadline = Instant::now() + QUIET_TIMEOUT;
     let mut quiet_since = Instant::now();
     while quiet_since.elapsed() < QUIET_FOR && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        if name == BenchName::Idle && log.read_new()?.iter().any(counts) {
+        if is_logged && log.read_new()?.iter().any(counts) {
             quiet_since = Instant::now();
         }
     }

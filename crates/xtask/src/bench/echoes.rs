@@ -1,5 +1,5 @@
-//! A reference loop beside idle tunnels: as many connections, with as many messages as large, and nothing else. It
-//! tells what the machine takes for that from what the gateway does.
+//! Reference loops: what a thread takes that does one thing and nothing else. Beside idle tunnels it echoes, over as
+//! many connections, as many messages as large. It tells what the machine takes for that from what drover does.
 
 use std::fs;
 use std::io;
@@ -41,12 +41,8 @@ pub(super) async fn cpu_of_echoes(n_connections: usize, settled: Duration, watch
                     _ = &mut are_there => break,
                 }
             }
-            tokio::time::sleep(settled).await;
-            let (began, before) = (Instant::now(), thread_time()?);
-            tokio::time::sleep(watched).await;
-            let computed = thread_time()?.saturating_sub(before);
-            say.send(computed.as_secs_f64() / began.elapsed().as_secs_f64())
-                .map_err(|_| io::Error::other("no one waits for what was measured"))?;
+            let cpu = watch_thread(settled, watched).await?;
+            say.send(cpu).map_err(|_| io::Error::other("no one waits for what was measured"))?;
             // Until the other sides end.
             echoes.join_all().await;
             Ok::<_, io::Error>(())
@@ -72,6 +68,37 @@ pub(super) async fn cpu_of_echoes(n_connections: usize, settled: Duration, watch
     pinging.shutdown().await;
     echoing.await.context("the echoing thread has panicked")?.context("an echo")?;
     Ok(cpu)
+}
+
+/// Part of a core that a thread needs which does this alone. It is left alone for `settled`, and then looked at for
+/// `watched`.
+///
+/// # Errors
+/// When the work ends.
+pub(super) async fn cpu_of_thread(
+    work: impl Future<Output = Result<()>> + Send + 'static,
+    settled: Duration,
+    watched: Duration,
+) -> Result<f64> {
+    let measured = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                ended = work => ended.and_then(|()| bail!("the work has ended")),
+                cpu = watch_thread(settled, watched) => Ok(cpu?),
+            }
+        })
+    });
+    measured.await.context("the thread has panicked")?
+}
+
+/// Part of a core that this thread needs.
+async fn watch_thread(settled: Duration, watched: Duration) -> io::Result<f64> {
+    tokio::time::sleep(settled).await;
+    let (began, before) = (Instant::now(), thread_time()?);
+    tokio::time::sleep(watched).await;
+    Ok(thread_time()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
 async fn echo(mut stream: TcpStream) -> io::Result<()> {

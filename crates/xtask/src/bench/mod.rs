@@ -20,6 +20,7 @@ mod nomad_api;
 mod report;
 mod scheduler;
 mod secrets;
+mod services;
 mod start;
 mod status;
 mod volumes;

@@ -92,6 +92,13 @@ fn targets(name: BenchName) -> &'static [FigureTarget] {
             ("gatewayRssBytes", AtMost(150_000_000.0)),
             ("writes", AtMost(0.0)),
         ],
+        BenchName::Services => &[
+            ("idleWrites", AtMost(0.0)),
+            ("agentCpuFraction", AtMost(0.02)),
+            ("failedToSliceP99Seconds", AtMost(1.0)),
+            ("slicesWrong", AtMost(0.0)),
+            ("writesPerChange", AtMost(2.0)),
+        ],
         BenchName::Volumes => &[
             ("writesPerReleasedClaim", AtMost(3.0)),
             ("callsInFlightPerPlugin", AtMost(1.0)),
