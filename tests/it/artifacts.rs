@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::agent::{Node, events, eventually, shared_plane, shell};
+use crate::git_server::{AUTHORIZATION, GitServer};
 
 /// Small limits, and a server that may be reached.
 const CONFIG: &str = "artifacts: {maxSizeMB: 4, maxFiles: 100, timeout: 2m, allowedCIDRs: [127.0.0.0/8]}\n";
@@ -242,4 +243,60 @@ async fn b_050_b_049_an_agent_that_is_killed_in_a_download_begins_it_again_and_o
     assert_eq!(server.asked("second-time"), 2);
     let root = local(&node, &running);
     assert_eq!(n_entries(root.parent().and_then(Path::parent).expect("a directory")), 2, "nothing else is left");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b_048_commits_of_git_are_there_by_branch_tag_and_digits() {
+    let (node, server) = (Node::start_with(shared_plane(), "git", CONFIG).await, GitServer::start().await);
+    let known = json!({ "Authorization": AUTHORIZATION });
+    let of = |what: &str, more: Value| {
+        let mut artifact = json!({ "getterSource": server.at(what), "getterHeaders": known });
+        artifact.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        artifact
+    };
+    let artifacts = json!([
+        of("", json!({ "relativeDest": "local/head" })),
+        of("?ref=main&depth=1", json!({ "relativeDest": "local/main" })),
+        of("", json!({ "relativeDest": "local/tag", "getterOptions": { "ref": "v1", "depth": "3" } })),
+        of(&format!("?ref={}", server.earlier), json!({ "relativeDest": "local/digits" })),
+        of("//bin?ref=refs/tags/v1", json!({ "relativeDest": "local/folder" })),
+        of("//bin/run", json!({ "relativeDest": "local/program", "getterMode": "file" })),
+        of("//bin?ref=links", json!({ "relativeDest": "local/beside" })),
+    ]);
+    let script = "cat local/head/notes local/main/notes local/tag/notes local/digits/notes; local/folder/run; \
+                  local/program; wc -c < local/beside/deep/data; ls -A local/head";
+    let name = node.run("all", JobType::Batch, json!([task(&artifacts, script)])).await;
+    let ended = node.ended(&name).await;
+    let out = node.log_of(&ended, "t.stdout.0");
+    let wanted = "third\nthird\nfirst\nsecond\nrun\nrun\n20480\nbin\nnotes\n";
+    assert_eq!(out, wanted, "{} {}", node.log_of(&ended, "t.stderr.0"), json!(ended.status));
+    let local = local(&node, &ended);
+    assert_eq!(n_entries(local.parent().and_then(Path::parent).expect("a directory")), 2, "nothing else is left");
+
+    let mut placed = Vec::new();
+    for (n, (artifact, says)) in [
+        (of("?ref=nowhere", json!({})), "no branch and no tag \\\"nowhere\\\""),
+        (of(&format!("?ref={}", "0a".repeat(20)), json!({})), "0a0a0a"),
+        (of("//bin/none", json!({})), "has no bin/none"),
+        (of("//bin", json!({ "getterMode": "file" })), "is a folder"),
+        (of("?ref=links", json!({})), "\\\"passwd\\\" is a link"),
+        (of("?ref=modules", json!({})), "\\\"library\\\" is a submodule"),
+        (of("?ref=bomb", json!({})), "artifacts.maxSizeMB"),
+        (of("?ref=large", json!({})), "128 MiB"),
+        (json!({ "getterSource": server.at("") }), "give the header Authorization"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        placed.push((
+            node.run(&format!("bad{n}"), JobType::Batch, json!([task(&json!([artifact]), "echo never")])).await,
+            says,
+        ));
+    }
+    for (name, says) in placed {
+        let ended = node.ended(&name).await;
+        let shown = json!(ended.status).to_string();
+        assert!(shown.contains(says) && !events(&ended, "t").contains(&E::Started), "{says}: {shown}");
+        assert!(!shown.contains("canary") && !shown.contains(AUTHORIZATION), "{shown}");
+    }
 }

@@ -43,6 +43,7 @@ mod gateway_sessions;
 mod gateway_streams;
 mod gateway_templates;
 mod gateway_values;
+mod git_server;
 mod gitops;
 mod helm;
 mod host_volumes;

@@ -470,13 +470,16 @@ pub struct TemplateWait {
 #[serde(rename_all = "camelCase", default)]
 pub struct Artifact {
     /// An address of http or https; an object as `s3::https://s3.amazonaws.com/BUCKET/KEY` or `gs://BUCKET/KEY`; an
-    /// artifact of a registry as `oci://ghcr.io/org/app:1.2`. May contain `${…}`. git and hg are not acted on by this
-    /// version: refused.
+    /// artifact of a registry as `oci://ghcr.io/org/app:1.2`; a commit of git as
+    /// `git::https://example.com/org/app.git//folder?ref=v1.2` or `github.com/org/app`, without `.git` and history.
+    /// May contain `${…}`. git over ssh, links and submodules of a repository, and hg are refused.
     #[schemars(length(min = 1, max = 2048))]
     pub getter_source: String,
     /// `checksum` (`md5:`, `sha1:`, `sha256:` or `sha512:` with hexadecimal digits), `archive` (`false`, or the kind:
     /// tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst) and `filename`; of S3 `region`,
-    /// `aws_access_key_id`, `aws_access_key_secret` and `aws_access_token`; others become part of the address's query.
+    /// `aws_access_key_id`, `aws_access_key_secret` and `aws_access_token`; of git `ref` (a branch, a tag, or the 40
+    /// digits of a commit) and `depth` (accepted: one commit is fetched). Of http and https others become part of the
+    /// address's query.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub getter_options: BTreeMap<String, String>,

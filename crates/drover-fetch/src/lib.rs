@@ -13,13 +13,18 @@
 mod budget;
 mod connect;
 mod download;
+mod exchange;
+mod git;
 mod oci;
 mod order;
+mod pack;
 mod packed;
 mod part;
 mod parts;
 mod run;
+mod smart_http;
 mod unpack;
+mod waiting;
 
 pub use order::{Answer, FetchLimits, Order, RESULT};
 pub use run::run;

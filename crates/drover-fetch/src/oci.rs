@@ -11,16 +11,19 @@ use drover_core::artifact::{ArchiveForm, Checksum, ChecksumKind, Compression, sh
 use serde::Deserialize;
 
 use crate::budget::Budget;
-use crate::download::{ANYTHING, Ask, Got, Web};
+use crate::download::{ANYTHING, Ask, Got};
+use crate::exchange::{Headers, Web};
 use crate::order::{FetchLimits, Order};
-use crate::part::Part;
+use crate::part::{Form, Part};
 
 /// Largest manifest, and largest answer of who gives out tokens: what registries take at most.
 const MOST_MANIFEST: u64 = 4 * 1024 * 1024;
 /// Kinds of manifests.
-const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
-                         application/vnd.docker.distribution.manifest.v2+json, \
-                         application/vnd.docker.distribution.manifest.list.v2+json";
+const MANIFESTS: Headers<'_> = &[(
+    "accept",
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+     application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json",
+)];
 /// The name of a layer that is a file.
 const TITLE: &str = "org.opencontainers.image.title";
 /// Whether a layer is a directory, packed.
@@ -95,7 +98,7 @@ pub(crate) async fn download(order: &Order, web: Web<'_>, folder: &Path) -> Resu
             becomes(layer)?
         };
         let file = registry.blob(&layer.digest, &mut budget).await?;
-        parts.push(Part { file, form, name });
+        parts.push(Part { file, form: Form::Archive(form), name });
     }
     Ok(parts)
 }
@@ -118,19 +121,19 @@ impl Registry<'_> {
     async fn get(
         &mut self,
         (kind, reference): (&str, &str),
-        accept: &str,
+        asks: Headers<'_>,
         budget: &mut Budget,
     ) -> Result<PathBuf, String> {
         let url = format!("{}/{kind}/{reference}", self.base);
         let digest = sha256_of(reference).map(|hex| Checksum { kind: ChecksumKind::Sha256, hex: hex.to_owned() });
         let checksum = digest.as_ref().map(|digest| (digest, "its digest"));
         let to = self.next_file();
-        let asked = self.web.get(Ask { url: &url, headers: &self.headers, accept, checksum }, &to, budget).await?;
+        let asked = self.web.download(Ask { url: &url, headers: &self.headers, asks, checksum }, &to, budget).await?;
         if let Got::Challenged(how) = asked {
             let token = self.token(&how).await?;
             self.headers.insert("authorization".to_owned(), format!("Bearer {token}"));
-            let ask = Ask { url: &url, headers: &self.headers, accept, checksum };
-            self.web.get_plain(ask, &to, budget).await?;
+            let ask = Ask { url: &url, headers: &self.headers, asks, checksum };
+            self.web.download_plain(ask, &to, budget).await?;
         }
         Ok(to)
     }
@@ -153,8 +156,8 @@ impl Registry<'_> {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(wanted).finish();
         let url = format!("{realm}{}{query}", if realm.contains('?') { '&' } else { '?' });
         let to = self.next_file();
-        let ask = Ask { url: &url, headers: &BTreeMap::new(), accept: ANYTHING, checksum: None };
-        self.web.get_plain(ask, &to, &mut small(self.order)).await?;
+        let ask = Ask { url: &url, headers: &BTreeMap::new(), asks: ANYTHING, checksum: None };
+        self.web.download_plain(ask, &to, &mut small(self.order)).await?;
         let given: GivenToken = read(&to)?;
         let token = if given.token.is_empty() { given.access_token } else { given.token };
         if token.is_empty() { Err(wrong()) } else { Ok(token) }

@@ -8,10 +8,11 @@ use drover_core::artifact::{FetchWay, S3Keys, S3Object};
 use rusty_s3::{Bucket, Credentials, S3Action as _, UrlStyle};
 
 use crate::budget::Budget;
-use crate::download::{ANYTHING, Ask, Web};
+use crate::download::{ANYTHING, Ask};
+use crate::exchange::Web;
 use crate::oci;
 use crate::order::Order;
-use crate::part::Part;
+use crate::part::{Form, Part};
 
 /// The file of a download.
 const DOWNLOAD: &str = "download";
@@ -28,9 +29,9 @@ pub(crate) async fn download(order: &Order, web: Web<'_>, folder: &Path) -> Resu
     // A header that is not signed may be one too many for the bucket, and what a bucket is asked says who asks.
     let headers = if signed.is_some() { &none } else { &plan.headers };
     let checksum = plan.checksum.as_ref().map(|checksum| (checksum, "getterOptions.checksum"));
-    let ask = Ask { url: signed.as_deref().unwrap_or(&plan.url), headers, accept: ANYTHING, checksum };
-    let part = Part { file: folder.join(DOWNLOAD), form: plan.form, name: plan.file_name.clone() };
-    web.get_plain(ask, &part.file, &mut Budget::new(order.limits)).await?;
+    let ask = Ask { url: signed.as_deref().unwrap_or(&plan.url), headers, asks: ANYTHING, checksum };
+    let part = Part { file: folder.join(DOWNLOAD), form: Form::Archive(plan.form), name: plan.file_name.clone() };
+    web.download_plain(ask, &part.file, &mut Budget::new(order.limits)).await?;
     Ok(vec![part])
 }
 

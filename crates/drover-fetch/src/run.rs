@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use drover_confine::{Confinement, confine};
+use drover_core::artifact::FetchWay;
 
 use crate::connect::Trust;
-use crate::download::Web;
+use crate::exchange::Web;
+use crate::git;
 use crate::order::{Answer, Order, RESULT};
+use crate::part::Part;
 use crate::parts::download;
 use crate::unpack::unpack;
+use crate::waiting::Waiting;
 
 /// Largest order.
 const MAX_ORDER_BYTES: u64 = 1024 * 1024;
@@ -31,6 +35,9 @@ const READABLE: &[&str] = &[
     "/usr/lib",
     "/usr/lib64",
 ];
+/// The working directory, for a library that makes paths whole: who may not pass through those above it cannot use
+/// their names.
+const HERE: &str = "/proc/self/cwd";
 /// What may be added to the memory that the process has mapped at its start.
 const MEMORY_BYTES: u64 = 640 * 1024 * 1024;
 /// Files that it holds open at a time.
@@ -72,17 +79,15 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 fn fetch(order: &Order, trust: &Trust) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("the download cannot begin: {error}"))?;
-    let whole = Duration::from_secs(order.limits.seconds);
     let web = Web { trust, allowed: &order.allowed };
-    let done = runtime.block_on(async { tokio::time::timeout(whole, download(order, web, Path::new(""))).await });
-    // A look-up that hangs is not waited for.
-    runtime.shutdown_background();
-    let parts = done.map_err(|_| {
-        format!("it took longer than {}s, which is the node's limit (artifacts.timeout)", whole.as_secs())
-    })??;
+    let waiting = Waiting::new(Duration::from_secs(order.limits.seconds))?;
+    let parts = match &order.plan.way {
+        FetchWay::Git(tree) => git::download((order, tree), web, Path::new(HERE), &waiting),
+        FetchWay::Web | FetchWay::S3(_) | FetchWay::Oci => waiting.on(download(order, web, Path::new(""))),
+    };
+    waiting.end();
+    let parts = parts?;
     unpack(&parts, Path::new(RESULT), order.limits)?;
-    let removed = parts.iter().try_for_each(|part| std::fs::remove_file(&part.file));
+    let removed = parts.iter().try_for_each(Part::remove);
     removed.map_err(|error| format!("the download cannot be removed: {error}"))
 }

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use drover_api::names::hex;
-use drover_core::artifact::fetch_plan;
+use drover_core::artifact::{FetchWay, fetch_plan};
 use serde_json::{Value, json};
 use sha2::Digest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,11 +15,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::connect::Trust;
-use crate::download::Web;
+use crate::exchange::Web;
+use crate::git;
 use crate::order::{FetchLimits, Order};
-use crate::part::Part;
+use crate::part::{Form, Part};
 use crate::parts::download;
 use crate::unpack::unpack;
+use crate::waiting::Waiting;
 
 const LIMITS: FetchLimits = FetchLimits { bytes: 1 << 20, files: 64, seconds: 20 };
 
@@ -49,7 +52,11 @@ impl Server {
                 while !head.ends_with(b"\r\n\r\n") {
                     head.push(stream.read_u8().await.expect("a byte"));
                 }
-                asked.push(String::from_utf8(head).expect("text"));
+                let head = String::from_utf8(head).expect("text");
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
+                stream.read_exact(&mut body).await.expect("a body");
+                asked.push(head);
                 // Who has had enough reads no more.
                 drop(stream.write_all(&answer).await);
             }
@@ -243,7 +250,7 @@ fn titled(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn layers_with_titles_are_files_and_packed_ones_directories() {
+async fn b_048_layers_with_titles_are_files_and_packed_ones_directories() {
     let packed = Packer::new().file("conf/b.txt", b"two").bytes();
     let folder = json!({ "org.opencontainers.image.title": "conf", "io.deis.oras.content.unpack": "true" });
     let image = Packer::new().file("usr/c", b"three").bytes();
@@ -334,7 +341,7 @@ async fn a_registry_that_means_no_good_gets_nowhere() {
 }
 
 #[tokio::test]
-async fn an_object_of_a_bucket_is_asked_for_with_a_signature_where_there_are_keys() {
+async fn b_048_an_object_of_a_bucket_is_asked_for_with_a_signature_where_there_are_keys() {
     for (more, is_signed) in [
         (json!({}), false),
         (
@@ -391,7 +398,7 @@ fn open(name: &str, bytes: &[u8]) -> (tempfile::TempDir, Result<(), String>) {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("download"), bytes).expect("a file");
     let plan = order(&format!("https://a/{name}"), &json!({}), &[]).plan;
-    let part = Part { file: dir.path().join("download"), form: plan.form, name: plan.file_name };
+    let part = Part { file: dir.path().join("download"), form: Form::Archive(plan.form), name: plan.file_name };
     let done = unpack(&[part], &dir.path().join("result"), LIMITS);
     (dir, done)
 }
@@ -486,4 +493,72 @@ fn b_047_a_157_an_archive_that_wants_more_than_files_is_refused_and_leaves_nothi
         assert_eq!(names.len(), 2, "{what}: {names:?}");
     }
     assert!(!Path::new("/tmp/drover-x").exists());
+}
+
+async fn commit(order: Order) -> Result<Vec<Part>, String> {
+    let done = tokio::task::spawn_blocking(move || {
+        let (dir, trust) = (tempfile::tempdir().expect("a directory"), Trust::of_node());
+        let waiting = Waiting::new(Duration::from_secs(LIMITS.seconds))?;
+        let FetchWay::Git(tree) = &order.plan.way else { panic!("{order:?}") };
+        let web = Web { trust: &trust, allowed: &order.allowed };
+        let parts = git::download((&order, tree), web, dir.path(), &waiting)?;
+        unpack(&parts, &dir.path().join("result"), LIMITS).map(|()| parts)
+    });
+    done.await.expect("no panic")
+}
+
+/// Lines as git has them: each with its length, in four digits.
+fn packet(lines: &[&str]) -> Vec<u8> {
+    let line = |line: &&str| if line.is_empty() { "0000".to_owned() } else { format!("{:04x}{line}", line.len() + 4) };
+    lines.iter().map(line).collect::<String>().into_bytes()
+}
+
+const ADVERTISED: &str = "Content-Type: application/x-git-upload-pack-advertisement\r\n";
+const RESULT: &str = "Content-Type: application/x-git-upload-pack-result\r\n";
+
+#[tokio::test]
+async fn b_048_must_survive_servers_of_git_that_mean_no_good() {
+    let (digits, known) =
+        ("0a".repeat(20), ["# service=git-upload-pack\n", "", "version 2\n", "ls-refs\n", "fetch=shallow\n", ""]);
+    let begin = || answer("200 OK", ADVERTISED, &packet(&known));
+    let has = |bytes: &[u8]| answer("200 OK", RESULT, bytes);
+    let head = || has(&packet(&[&format!("{digits} HEAD symref-target:refs/heads/main\n"), ""]));
+    let pack = |bytes: &[u8]| {
+        let length = format!("{:04x}\u{1}", bytes.len() + 5);
+        has(&[&packet(&["packfile\n"])[..], length.as_bytes(), bytes, b"0000"].concat())
+    };
+    let empty = [&b"PACK\0\0\0\x02\0\0\0\0"[..], &sha1::Sha1::digest(b"PACK\0\0\0\x02\0\0\0\0")[..]].concat();
+    let too_large = vec![b'x'; usize::try_from(LIMITS.bytes).expect("a size") + 1];
+    for (what, answers, says) in [
+        (
+            "leads away",
+            vec![answer("302 Found", "Location: http://169.254.169.254/x/info/refs\r\n", b"")],
+            "is not asked",
+        ),
+        (
+            "leads to no repository",
+            vec![answer("302 Found", "Location: /login\r\n", b""), begin()],
+            "which is no repository",
+        ),
+        ("wants a user", vec![answer("401 Who", "", b"")], "give the header Authorization"),
+        ("is none", vec![answer("200 OK", "Content-Type: text/html\r\n", b"<html>")], "smart"),
+        ("says too much", vec![answer("200 OK", ADVERTISED, &too_large)], ""),
+        ("says nothing", vec![answer("200 OK", ADVERTISED, b"")], ""),
+        ("counts wrong", vec![answer("200 OK", ADVERTISED, b"ffffversion 2")], ""),
+        ("lies", vec![answer("200 OK", ADVERTISED, b"zzzz")], ""),
+        ("has no such name", vec![begin(), has(b"0000")], "no commit at HEAD"),
+        ("sends rubbish", vec![begin(), head(), has(b"rubbish")], ""),
+        ("has an error", vec![begin(), head(), has(&packet(&["ERR no such thing\n"]))], "no such thing"),
+        ("sends no pack", vec![begin(), head(), has(b"0000")], ""),
+        ("sends a broken pack", vec![begin(), head(), pack(b"PACK\0\0\0\x02\0\0\0\x09rubbish")], ""),
+        ("sends half a pack", vec![begin(), head(), pack(&empty[..20])], ""),
+        ("sends an empty pack", vec![begin(), head(), pack(&empty)], ""),
+        ("sends too much", vec![begin(), head(), has(&too_large)], ""),
+        ("leads on a request", vec![begin(), answer("302 Found", "Location: /x\r\n", b"")], "answered 302"),
+    ] {
+        let server = Server::new(answers).await;
+        let refused = commit(order(&format!("git::http://127.0.0.1:{}/x", server.port), &json!({}), LOOPBACK)).await;
+        let refused = refused.expect_err(what);
+        assert!(refused.contains(says) && refused.len() < 400, "{what}: {refused}");
+    }
 }

@@ -7,12 +7,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use drover_core::artifact::ArchiveForm;
+use gix_hash::ObjectId;
 use tar::EntryType;
 
 use crate::budget::{Budget, Metered};
 use crate::order::FetchLimits;
+use crate::pack::{Commit, Item, Pack};
 use crate::packed::unpacked;
-use crate::part::Part;
+use crate::part::{Form, Part};
 
 /// Most directories one in another.
 const MAX_DEPTH: usize = 64;
@@ -37,8 +39,12 @@ struct Tree<'a> {
 
 impl Tree<'_> {
     fn part(&mut self, part: &Part, limits: FetchLimits) -> Result<(), String> {
+        let form = match &part.form {
+            Form::Archive(form) => *form,
+            Form::Pack(commit) => return self.commit(&mut Pack::open(&part.file)?, commit, &part.name),
+        };
         let file = File::open(&part.file).map_err(|error| format!("the download cannot be read: {error}"))?;
-        match part.form {
+        match form {
             ArchiveForm::File(packed) => {
                 let path = inner_path(&part.name)?;
                 self.entry(&part.name, &path, 0o644, &mut unpacked(file, packed))
@@ -112,6 +118,48 @@ impl Tree<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The folder of a commit, or a file, under this name where there is one.
+    fn commit(&mut self, pack: &mut Pack, commit: &Commit, name: &str) -> Result<(), String> {
+        let name = if name.is_empty() { commit.name() } else { name };
+        let (mut left, is_folder) = match pack.find(commit)? {
+            Item::Folder(tree) => (vec![(String::new(), tree)], true),
+            found => (vec![], self.item(pack, (name, found)).map(|_| false)?),
+        };
+        if commit.is_file && is_folder {
+            return Err(format!(
+                "{} is a folder of the repository; getterMode file takes a file",
+                shown(&commit.folder)
+            ));
+        }
+        while let Some((above, tree)) = left.pop() {
+            for (name, item) in pack.folder(tree)? {
+                let name = if above.is_empty() { name } else { format!("{above}/{name}") };
+                left.extend(self.item(pack, (&name, item))?.map(|tree| (name, tree)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a file of one that git has, or a directory, which is returned.
+    fn item(&mut self, pack: &mut Pack, (name, item): (&str, Item)) -> Result<Option<ObjectId>, String> {
+        let path = inner_path(name)?;
+        match item {
+            Item::File { blob, is_program } => {
+                let mode = if is_program { 0o755 } else { 0o644 };
+                self.entry(name, &path, mode, &mut pack.file(blob)?).map(|()| None)
+            }
+            Item::Folder(tree) => self.directory(&path, 0o755).map(|()| Some(tree)),
+            Item::Link => Err(format!(
+                "{} is a link; fetch a folder of the repository without one (git::….git//folder)",
+                shown(name)
+            )),
+            Item::Submodule => Err(format!(
+                "{} is a submodule; give it an artifact of its own, and fetch a folder of the repository without one (git::….git//folder)",
+                shown(name)
+            )),
+        }
     }
 
     fn entry(&mut self, name: &str, path: &Path, mode: u32, bytes: &mut dyn Read) -> Result<(), String> {

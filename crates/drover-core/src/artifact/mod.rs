@@ -7,6 +7,7 @@
 //! Must never know: connections, files, which allocation asks.
 
 mod destination;
+mod git;
 mod plan;
 mod reach;
 mod source_error;
@@ -14,6 +15,7 @@ mod way;
 mod web_address;
 
 pub use destination::{DestinationError, destination};
+pub use git::GitTree;
 pub use plan::{ArchiveForm, Checksum, ChecksumKind, Compression, FetchPlan, fetch_plan};
 pub use reach::refusal;
 pub use source_error::SourceError;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use drover_api::task::{Artifact, ArtifactMode};
 use serde::{Deserialize, Serialize};
 
+use super::git::{GitTree, SSH_INSTEAD, is_forge};
 use super::source_error::SourceError;
 use super::way::{FetchWay, S3Object, manifest_of, of_google};
 use super::web_address::{WebAddress, decoded, encoded};
@@ -80,8 +81,6 @@ pub struct FetchPlan {
     pub is_whole: bool,
 }
 
-const REMEDY_GIT: &str = "fetch an archive of the commit by https, as .../archive/REF.tar.gz";
-
 /// What an artifact asks for; its values are expanded.
 ///
 /// # Errors
@@ -89,7 +88,11 @@ const REMEDY_GIT: &str = "fetch an archive of the commit by https, as .../archiv
 pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     let mut options = artifact.getter_options.clone();
     let (url, way) = match source(artifact.getter_source.trim())? {
-        Source::Oci(url) => return oci_plan(artifact, url),
+        Source::Oci(url) => return several(artifact, &options, (url, FetchWay::Oci)),
+        Source::Git(source) => {
+            let (url, tree) = GitTree::read(&source, &mut options, is_file(artifact))?;
+            return several(artifact, &options, (url, FetchWay::Git(tree)));
+        }
         Source::Web(url) => (take_own_options(&url, &mut options), FetchWay::Web),
         Source::S3(url) => {
             let url = take_own_options(&url, &mut options);
@@ -104,7 +107,7 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
     let checksum = options.remove("checksum").map(|text| checksum(&text)).transpose()?;
     let archive = options.remove("archive");
     let named = options.remove("filename");
-    check(&options, &artifact.getter_headers)?;
+    check(&way, &options, &artifact.getter_headers)?;
     let base = decoded(parsed.path.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or_default());
     let mode = artifact.getter_mode.unwrap_or_default();
     let form = form(mode, archive.as_deref(), &base)?;
@@ -125,14 +128,34 @@ pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
         checksum,
         form,
         file_name,
-        is_whole: mode == ArtifactMode::File,
+        is_whole: is_file(artifact),
     })
 }
 
-/// Refuses options of other ways, and headers that are none.
-fn check(options: &BTreeMap<String, String>, headers: &BTreeMap<String, String>) -> Result<(), SourceError> {
+fn is_file(artifact: &Artifact) -> bool {
+    artifact.getter_mode == Some(ArtifactMode::File)
+}
+
+/// Refuses options that are not the way's, and headers that are none. A web server is sent what is left.
+fn check(
+    way: &FetchWay,
+    options: &BTreeMap<String, String>,
+    headers: &BTreeMap<String, String>,
+) -> Result<(), SourceError> {
     if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
         return Err(SourceError::Option(name.clone(), instead));
+    }
+    let known = match way {
+        FetchWay::Web => None,
+        FetchWay::S3(_) => Some((
+            "a bucket of S3",
+            "region, aws_access_key_id, aws_access_key_secret, aws_access_token, checksum, archive, filename",
+        )),
+        FetchWay::Oci => Some(("oci://, whose layers say what they are", "none: name the digest in getterSource")),
+        FetchWay::Git(_) => Some(("git::", "ref, depth: name the commit in ref")),
+    };
+    if let (Some((name, _)), Some((source, takes))) = (options.first_key_value(), known) {
+        return Err(SourceError::OtherOption(name.chars().take(64).collect(), source, takes));
     }
     match headers.iter().find(|(name, value)| !is_header(name, value)) {
         Some((name, _)) => Err(SourceError::Header(name.chars().take(64).collect())),
@@ -140,21 +163,22 @@ fn check(options: &BTreeMap<String, String>, headers: &BTreeMap<String, String>)
     }
 }
 
-/// What is fetched of a registry. Its layers say for themselves what they are; `getterMode: file` wants one of them.
-fn oci_plan(artifact: &Artifact, url: String) -> Result<FetchPlan, SourceError> {
-    let options = &artifact.getter_options;
-    if let Some(option) = ["checksum", "archive", "filename"].into_iter().find(|name| options.contains_key(*name)) {
-        return Err(SourceError::OptionOfFile(option));
-    }
-    check(options, &artifact.getter_headers)?;
+/// What is fetched where there may be several files, which say for themselves what they are; `getterMode: file` wants
+/// one of them.
+fn several(
+    artifact: &Artifact,
+    options: &BTreeMap<String, String>,
+    (url, way): (String, FetchWay),
+) -> Result<FetchPlan, SourceError> {
+    check(&way, options, &artifact.getter_headers)?;
     Ok(FetchPlan {
         url,
-        way: FetchWay::Oci,
+        way,
         headers: artifact.getter_headers.clone(),
         checksum: None,
         form: ArchiveForm::File(Compression::None),
         file_name: String::new(),
-        is_whole: artifact.getter_mode == Some(ArtifactMode::File),
+        is_whole: is_file(artifact),
     })
 }
 
@@ -166,6 +190,8 @@ enum Source {
     S3(String),
     /// To a manifest of a registry.
     Oci(String),
+    /// To a repository of git.
+    Git(String),
 }
 
 /// Where a source leads; what forces another way than its scheme says is read as Nomad reads it.
@@ -179,21 +205,16 @@ fn source(source: &str) -> Result<Source, SourceError> {
     let way = if forced.is_empty() { scheme.as_deref().unwrap_or_default() } else { forced };
     match way.to_ascii_lowercase().as_str() {
         "http" | "https" => Ok(Source::Web(rest.to_owned())),
-        "git" | "ssh" => Err(SourceError::NotYet("git", REMEDY_GIT)),
+        "git" | "ssh" => Ok(Source::Git(rest.to_owned())),
         "hg" => Err(SourceError::NotYet("Mercurial", "fetch an archive of the change set by https")),
         "s3" => Ok(Source::S3(rest.to_owned())),
         "gcs" | "gs" => of_google(rest).map(Source::Web),
         "oci" => manifest_of(rest).map(Source::Oci),
         "file" => Err(SourceError::Local(shown())),
-        "" if rest.starts_with("git@") || is_forge(rest) => Err(SourceError::NotYet("git", REMEDY_GIT)),
+        "" if rest.starts_with("git@") || is_forge(rest) => Ok(Source::Git(rest.to_owned())),
         "" if rest.starts_with(['/', '.']) => Err(SourceError::Local(shown())),
         _ => Err(SourceError::NoScheme(shown())),
     }
-}
-
-/// Hosts whose bare names mean git.
-fn is_forge(source: &str) -> bool {
-    ["github.com/", "gitlab.com/", "bitbucket.org/"].iter().any(|host| source.starts_with(host))
 }
 
 /// Takes the options out of an address's query that are for the one who fetches, not for the server.
@@ -226,7 +247,8 @@ fn with_query(mut url: String, options: &BTreeMap<String, String>) -> String {
 /// What helps who gives an option of another way; none: it is for the server.
 fn of_other_ways(option: &str) -> Option<&'static str> {
     match option {
-        "ref" | "depth" | "sshkey" => Some("git is not built, remove it and fetch an archive by https"),
+        "ref" | "depth" => Some("it is for sources that begin with git::, remove it"),
+        "sshkey" => Some(SSH_INSTEAD),
         "rev" => Some("Mercurial is not built, remove it"),
         "aws_access_key_id" | "aws_access_key_secret" | "aws_access_token" | "region" => {
             Some("it is for sources that begin with s3::, remove it")
@@ -390,14 +412,21 @@ mod tests {
         );
         let archive = json!({ "getterSource": "oci://ghcr.io/a/b:1", "getterOptions": { "archive": "zip" } });
         assert!(plan(archive).expect_err("refused").contains("not for oci://"));
+        let found = plan(json!({
+            "getterSource": "git::https://a/b.git//dir/app?ref=v1",
+            "getterOptions": { "depth": "1" }, "getterMode": "file",
+        }));
+        let found = found.expect("a plan");
+        let tree = GitTree { reference: Some("v1".to_owned()), folder: "dir/app".to_owned() };
+        assert_eq!((found.url.as_str(), found.way, found.is_whole), ("https://a/b.git", FetchWay::Git(tree), true));
     }
 
     #[test]
     fn what_is_not_built_is_refused_by_name_with_the_remedy() {
         for (source, says) in [
-            ("git::https://a/b.git", "git"),
-            ("github.com/a/b", "archive/REF.tar.gz"),
-            ("git@a:b.git", "git"),
+            ("git@a:b.git", "git::https://"),
+            ("s3://b/k?version=3", "getterOptions.version is not for a bucket of S3, which takes region"),
+            ("git::https://a/b.git?checksum=md5:x", "is not for git::"),
             ("hg::https://a/b", "Mercurial"),
             ("s3::https://s3.amazonaws.com/b", "BUCKET/KEY"),
             ("s3://b/k?aws_access_key_id=x", "give both"),

@@ -30,11 +30,28 @@ pub enum SourceError {
         "getterSource {0:?} is no artifact of a registry; write it as in oci://ghcr.io/org/app:1.2 or oci://ghcr.io/org/app@sha256:<64 hexadecimal digits>"
     )]
     Reference(String),
-    /// Options of a download, for what is more than one.
+    /// An option that the source's way does not know.
+    #[error("getterOptions.{0} is not for {1}, which takes {2}; remove it")]
+    OtherOption(String, &'static str, &'static str),
+    /// No repository of git that can be asked.
     #[error(
-        "getterOptions.{0} is not for oci://, whose layers say what they are; remove it, or name the digest in getterSource"
+        "getterSource {0:?} is no repository of git that can be fetched; write it as in git::https://example.com/org/app.git//folder?ref=v1.2 or github.com/org/app"
     )]
-    OptionOfFile(&'static str),
+    Repository(String),
+    /// git by ssh.
+    #[error("getterSource {0:?} asks for git by ssh: {1}")]
+    Ssh(String, &'static str),
+    /// No name of a reference.
+    #[error("getterOptions.ref {0:?} is none; give a branch, a tag, or all 40 digits of a commit")]
+    GitReference(String),
+    /// No depth.
+    #[error("getterOptions.depth {0:?} is no whole number from 1 on; remove it: of history nothing is fetched")]
+    Depth(String),
+    /// A file of a repository without its path.
+    #[error(
+        "getterMode file needs the file's path in the repository, as in git::https://example.com/app.git//dir/file"
+    )]
+    NoFile,
     /// A folder of an archive.
     #[error("getterSource names a folder of an archive by //; fetch the whole archive")]
     Folder,

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::git::GitTree;
 use super::source_error::SourceError;
 use super::web_address::{WebAddress, decoded, encoded};
 
@@ -30,6 +31,8 @@ pub enum FetchWay {
     S3(Box<S3Object>),
     /// The manifest is there, and names what is fetched.
     Oci,
+    /// A repository is there, of which one commit is fetched.
+    Git(GitTree),
 }
 
 /// An object of a bucket.
