@@ -902,8 +902,8 @@ pub const RULES: &[Rule] = &[
         "artifact-source",
         "Job",
         ("spec.groups[].tasks[].artifacts[].getterSource", ""),
-        "self.startsWith('http') || self.startsWith('s3:') || self.startsWith('gs:') || self.startsWith('gcs:') || self.startsWith('oci:') || self.startsWith('$')",
-        "git, hg and file are not acted on by this version; fetch an archive by https://, s3::, gs:// or oci://",
+        "self.startsWith('http') || self.startsWith('git') || self.startsWith('s3:') || self.startsWith('gs:') || self.startsWith('gcs:') || self.startsWith('oci:') || self.startsWith('bitbucket.org/') || self.startsWith('$')",
+        "ssh, hg and file are not acted on by this version; fetch by https://, git::https://, s3::, gs:// or oci://",
     ),
     rule(
         "resources-numa",

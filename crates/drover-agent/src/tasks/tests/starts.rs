@@ -72,7 +72,7 @@ async fn a_start_that_cannot_work_fails_the_task_and_one_that_may_is_tried_again
         (
             json!({ "artifacts": [{ "getterSource": "git::x" }] }),
             E::FailedArtifactDownload,
-            "artifacts[0]: getterSource asks for git",
+            "artifacts[0]: getterSource \"x\" is no repository of git",
             0,
         ),
         (

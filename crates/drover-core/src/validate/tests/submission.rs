@@ -265,7 +265,7 @@ fn s_206_two_spreads_of_one_attribute_are_refused_and_both_are_named() {
 fn an_artifact_that_can_never_be_fetched_is_refused_with_the_field() {
     let of = |artifact: Value| refused(&[("groups.0.tasks.0.artifacts", json!([artifact]))]);
     for (artifact, says) in [
-        (json!({ "getterSource": "git::https://a/b.git" }), "getterSource asks for git"),
+        (json!({ "getterSource": "git::ssh://git@a/b.git" }), "asks for git by ssh"),
         (
             json!({ "getterSource": "https://a/b", "getterOptions": { "checksum": "sha256:1" } }),
             "getterOptions.checksum",
