@@ -11,11 +11,12 @@ use drover_testkit::process::ProcessId;
 use serde_json::{Value, json};
 use sha2::Digest as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::agent::{Node, events, eventually, shared_plane, shell};
 use crate::git_server::{AUTHORIZATION, GitServer};
+use crate::web_server::{head, serve};
 
 /// Small limits, and a server that may be reached.
 const CONFIG: &str = "artifacts: {maxSizeMB: 4, maxFiles: 100, timeout: 2m, allowedCIDRs: [127.0.0.0/8]}\n";
@@ -30,17 +31,9 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
         let asked: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
-        let (seen, mut answering) = (Arc::clone(&asked), JoinSet::new());
-        answering.spawn(async move {
-            let mut clients = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.expect("a connection");
-                clients.spawn(answer(stream, Arc::clone(&seen)));
-            }
-        });
+        let seen = Arc::clone(&asked);
+        let (port, answering) = serve(move |stream| answer(stream, Arc::clone(&seen))).await;
         Self { port, asked, _answering: answering }
     }
 
@@ -54,14 +47,7 @@ impl Server {
 }
 
 async fn answer(mut stream: TcpStream, asked: Arc<Mutex<BTreeMap<String, usize>>>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read_u8().await {
-            Ok(byte) => head.push(byte),
-            Err(_) => return,
-        }
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
+    let Some(head) = head(&mut stream).await else { return };
     let path = head.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
     let turn = {
         let mut asked = asked.lock().expect("no panic");

@@ -7,9 +7,11 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::task::JoinSet;
+
+use crate::web_server::{head, serve};
 
 /// What a request must have.
 pub(crate) const AUTHORIZATION: &str = "Basic dXNlcjpjYW5hcnk=";
@@ -24,8 +26,8 @@ pub(crate) struct GitServer {
 }
 
 impl GitServer {
-    /// A repository `app.git`: on `main` two commits of `notes`, the first one tagged `v1`, and an empty one; a program
-    /// and a file in `bin`; on `links` a link, on `modules` a submodule, and on `bomb` and
+    /// A repository `app.git`: on `main` three commits of `notes`, the first one tagged `v1`; a program and a file in
+    /// `bin`; on `links` a link, on `modules` a submodule, and on `bomb` and
     /// `large` files of 64 and 129 MiB of nothing.
     pub(crate) async fn start() -> Self {
         let root = tempfile::tempdir().expect("a directory");
@@ -61,16 +63,8 @@ impl GitServer {
         }
         git(&work, &["checkout", "--quiet", "main"]).await;
         git(root.path(), &["clone", "--quiet", "--bare", "work", "app.git"]).await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (served, mut answering) = (root.path().to_owned(), JoinSet::new());
-        answering.spawn(async move {
-            let mut clients = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.expect("a connection");
-                clients.spawn(answer(stream, served.clone()));
-            }
-        });
+        let served = root.path().to_owned();
+        let (port, answering) = serve(move |stream| answer(stream, served.clone())).await;
         Self { port, earlier, _root: root, _answering: answering }
     }
 
@@ -95,14 +89,7 @@ async fn git(dir: &Path, arguments: &[&str]) -> String {
 
 /// Answers one request, as a web server does that runs programs (RFC 3875).
 async fn answer(mut stream: TcpStream, root: PathBuf) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read_u8().await {
-            Ok(byte) => head.push(byte),
-            Err(_) => return,
-        }
-    }
-    let head = String::from_utf8(head).expect("text");
+    let Some(head) = head(&mut stream).await else { return };
     let field = |name: &str| {
         let mut lines = head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).unwrap_or_default()

@@ -81,3 +81,4 @@ mod uninstall;
 mod unplaceable;
 mod upgrade;
 mod volumes;
+mod web_server;

@@ -60,25 +60,30 @@ impl Coming {
     /// The next bytes; none: it is whole.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, String> {
         loop {
-            let frame = match &mut self.connection {
-                Some(connection) => tokio::select! {
-                    biased;
-                    frame = tokio::time::timeout(IDLE_TIMEOUT, self.body.frame()) => frame.map_err(|_| is_idle())?,
-                    // What was received before the end is still read; an error of the connection is the body's too.
-                    _ = connection => {
-                        self.connection = None;
-                        continue;
-                    }
-                },
-                None => self.body.frame().await,
-            };
-            let Some(frame) = frame else { return Ok(None) };
+            let Some(frame) = beside(&mut self.connection, self.body.frame()).await? else { return Ok(None) };
             let frame = frame.map_err(|error| format!("it broke off: {:#}", anyhow::Error::from(error)))?;
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
         }
     }
+}
+
+/// Waits for something of a connection while that runs. What was received before its end still comes; an error of the
+/// connection is that of what is waited for too.
+async fn beside<T>(connection: &mut Option<Connection>, what: impl Future<Output = T>) -> Result<T, String> {
+    let mut what = std::pin::pin!(tokio::time::timeout(IDLE_TIMEOUT, what));
+    let done = loop {
+        match connection {
+            Some(running) => tokio::select! {
+                biased;
+                done = &mut what => break done,
+                _ = running => *connection = None,
+            },
+            None => break what.await,
+        }
+    };
+    done.map_err(|_| format!("nothing came for {}s", IDLE_TIMEOUT.as_secs()))
 }
 
 impl Web<'_> {
@@ -166,22 +171,6 @@ where
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
     let mut connection: Option<Connection> = Some(Box::pin(connection));
-    let answer = tokio::time::timeout(IDLE_TIMEOUT, sender.send_request(request));
-    let mut answer = std::pin::pin!(answer);
-    let answered = loop {
-        match &mut connection {
-            Some(running) => tokio::select! {
-                biased;
-                answered = &mut answer => break answered,
-                _ = running => connection = None,
-            },
-            None => break answer.await,
-        }
-    };
-    let answered = answered.map_err(|_| is_idle())?.map_err(no_http)?;
+    let answered = beside(&mut connection, sender.send_request(request)).await?.map_err(no_http)?;
     Ok(answered.map(|body| Coming { body, connection }))
-}
-
-fn is_idle() -> String {
-    format!("nothing came for {}s", IDLE_TIMEOUT.as_secs())
 }

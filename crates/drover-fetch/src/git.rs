@@ -58,9 +58,8 @@ pub(crate) fn download(
     };
     let no_credentials = |_| Ok(None);
     let upload = Service::UploadPack;
-    let hands =
-        gix_protocol::handshake(&mut transport, upload, no_credentials, vec![], &mut Discard).map_err(failed)?;
-    let mut hands = hands;
+    let hands = gix_protocol::handshake(&mut transport, upload, no_credentials, vec![], &mut Discard);
+    let mut hands = hands.map_err(failed)?;
     let id = match tree.commit() {
         Some(digits) => ObjectId::from_hex(digits.as_bytes()).map_err(|error| error.to_string())?,
         None => found(tree, &references(tree, &mut hands, &mut transport).map_err(failed)?)?,

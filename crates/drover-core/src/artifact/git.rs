@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::source_error::SourceError;
-use super::web_address::{WebAddress, decoded};
+use super::web_address::{WebAddress, decoded, take_query};
 
 /// Why git is not fetched by ssh, and what to do.
 pub(super) const SSH_INSTEAD: &str =
@@ -45,10 +45,7 @@ impl GitTree {
         let wrong = || SourceError::Repository(shown());
         let whole = source.split('#').next().unwrap_or_default();
         let (place, query) = whole.split_once('?').unwrap_or((whole, ""));
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            options.entry(name.to_owned()).or_insert_with(|| decoded(value));
-        }
+        take_query(query, options, |_| true);
         if options.contains_key("sshkey") {
             return Err(SourceError::Option("sshkey".to_owned(), SSH_INSTEAD));
         }

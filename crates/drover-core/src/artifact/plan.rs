@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::git::{GitTree, SSH_INSTEAD, is_forge};
 use super::source_error::SourceError;
 use super::way::{FetchWay, S3Object, manifest_of, of_google};
-use super::web_address::{WebAddress, decoded, encoded};
+use super::web_address::{WebAddress, decoded, encoded, take_query};
 
 /// How bytes are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,15 +221,7 @@ fn source(source: &str) -> Result<Source, SourceError> {
 fn take_own_options(url: &str, options: &mut BTreeMap<String, String>) -> String {
     let url = url.split('#').next().unwrap_or_default();
     let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
-    let mut kept = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if ["checksum", "archive", "filename"].contains(&name) {
-            options.entry(name.to_owned()).or_insert_with(|| decoded(value));
-        } else {
-            kept.push(pair);
-        }
-    }
+    let kept = take_query(query, options, |name| ["checksum", "archive", "filename"].contains(&name));
     if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
 }
 

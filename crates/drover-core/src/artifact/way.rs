@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git::GitTree;
 use super::source_error::SourceError;
-use super::web_address::{WebAddress, decoded, encoded};
+use super::web_address::{WebAddress, decoded, encoded, take_query};
 
 /// The region of a bucket whose source names none.
 const USUAL_REGION: &str = "us-east-1";
@@ -95,10 +95,7 @@ impl S3Object {
         let bucket_first = source.strip_prefix("s3://").map(|rest| format!("https://s3{AMAZON}/{rest}"));
         let url = WebAddress::parse(bucket_first.as_deref().unwrap_or(source))?;
         let (path, query) = url.path.split_once('?').unwrap_or((&url.path, ""));
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            options.entry(name.to_owned()).or_insert_with(|| decoded(value));
-        }
+        take_query(query, options, |_| true);
         let path = decoded(path.trim_start_matches('/'));
         let scheme = if url.is_tls { "https" } else { "http" };
         let host = url.host.to_ascii_lowercase();

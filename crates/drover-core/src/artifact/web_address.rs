@@ -1,5 +1,7 @@
 //! An address of http or https, and where a redirect from it leads.
 
+use std::collections::BTreeMap;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// What a value in a query is encoded for: all but the unreserved characters of RFC 3986, section 2.3.
@@ -100,6 +102,25 @@ impl WebAddress {
     pub fn is_same_origin(&self, other: &Self) -> bool {
         (self.is_tls, self.port) == (other.is_tls, other.port) && self.host.eq_ignore_ascii_case(&other.host)
     }
+}
+
+/// Moves what a query says into options, as far as its names are meant, and returns the other pairs as they stand. What
+/// the options have already holds.
+pub(super) fn take_query<'a>(
+    query: &'a str,
+    options: &mut BTreeMap<String, String>,
+    is_meant: impl Fn(&str) -> bool,
+) -> Vec<&'a str> {
+    let mut rest = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if is_meant(name) {
+            options.entry(name.to_owned()).or_insert_with(|| decoded(value));
+        } else {
+            rest.push(pair);
+        }
+    }
+    rest
 }
 
 fn host_and_port(authority: &str, is_tls: bool) -> Option<(String, u16)> {

@@ -4,8 +4,9 @@
 //! gateway its client. `registry` knows which node is reached by which tunnel (`way`), `exchange` opens one
 //! stream for one request. A replica that has no tunnel of a node asks the others (`peers`), and is carried by the one
 //! that has it (`relay`): one hop, never further. `replicas` follows which others there are; agents are told of
-//! changes. An agent that goes silent has its tunnel ended (`silence`). The others are also asked to know what this one
-//! has written (`arrivals`). Must never know who asks, and what an exchange is about.
+//! changes. An agent's pings are answered below HTTP/2 (`pings`), and one that goes silent has its tunnel ended
+//! (`silence`). The others are also asked to know what this one has written (`arrivals`). Must never know who asks, and
+//! what an exchange is about.
 
 mod arrivals;
 mod exchange;

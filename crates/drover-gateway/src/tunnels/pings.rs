@@ -82,11 +82,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Answering<S> {
         Self { tunnel, come, gone, owed: None, kept, n_kept: 0, n_handed: 0 }
     }
 
-    /// Sends the answer that waits, as soon as it is in no other frame's middle; pending: some of it still waits.
+    /// Sends the answer that waits, unless it would come in another frame's middle: then it waits for that one's end.
     fn poll_owed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some((answer, n_sent)) = &mut self.owed {
             if *n_sent == 0 && !self.gone.are_whole() {
-                return Poll::Pending;
+                break;
             }
             match ready!(Pin::new(&mut self.tunnel).poll_write(cx, &answer[*n_sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -154,20 +154,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Answering<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Answering<S> {
-    /// Before anything else is written: an answer that waits goes first where it can.
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.owed {
-            Some((_, n_sent)) if *n_sent > 0 || self.gone.are_whole() => self.poll_owed(cx),
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Answering<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx))?;
+        ready!(this.poll_owed(cx))?;
         let n_bytes = ready!(Pin::new(&mut this.tunnel).poll_write(cx, bytes))?;
         this.gone.pass(&bytes[..n_bytes]);
         Poll::Ready(Ok(n_bytes))
@@ -179,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Answering<S> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx))?;
+        ready!(this.poll_owed(cx))?;
         let n_bytes = ready!(Pin::new(&mut this.tunnel).poll_write_vectored(cx, parts))?;
         let mut n_left = n_bytes;
         for part in parts {
@@ -196,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Answering<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx))?;
+        ready!(this.poll_owed(cx))?;
         Pin::new(&mut this.tunnel).poll_flush(cx)
     }
 
