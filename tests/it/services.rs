@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::ListParams;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::chart::{ask, client_with, installed, token};
 use crate::cli::person;
 use crate::cluster::{Cluster, Process, Settings, example, job, shared};
 
@@ -56,14 +57,19 @@ async fn b_034_the_example_is_healthy_by_its_check_and_a_version_that_fails_it_i
     assert!(allocs.contains("check up of service hello fails"), "the check is the reason: {allocs}");
 }
 
-/// A controller, and an agent on a node whose address others can reach.
-async fn at_an_address(cluster: &Cluster) -> [Process; 2] {
-    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
+/// An agent on a node whose address others can reach.
+async fn node_at(cluster: &Cluster, name: &str, address: &str) -> Process {
+    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } }).to_string();
     cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
-    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
-    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
+    let status = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": address }] } }).to_string();
+    cluster.kubectl(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).expect("patched");
+    cluster.agent_at(name, address).await
+}
+
+/// A controller, and such an agent.
+async fn at_an_address(cluster: &Cluster) -> [Process; 2] {
     let controller = cluster.controller();
-    [controller, cluster.agent_at("n-1", "10.77.0.1").await]
+    [controller, node_at(cluster, "n-1", "10.77.0.1").await]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -159,6 +165,128 @@ async fn b_038_a_name_of_two_jobs_stays_with_one_of_them_and_goes_with_both() {
     cluster.eventually("one owns it", async || owners().await == one).await;
     cluster.kubectl(&["delete", "djob/shop", "-n", ns]).expect("deleted");
     cluster.eventually("it is gone", async || owners().await == (None, vec![])).await;
+}
+
+/// What is found in a cluster, but for what is Kubernetes' own: service, address, port, and whether it is ready.
+async fn found(cluster: &Cluster) -> Vec<String> {
+    let slices: Api<EndpointSlice> = Api::all(cluster.client.clone());
+    let all = slices.list(&ListParams::default()).await.expect("slices");
+    let shown = |slice: EndpointSlice| {
+        let service = slice.metadata.labels.unwrap_or_default().remove("kubernetes.io/service-name")?;
+        let port = slice.ports.unwrap_or_default().first().and_then(|port| port.port)?;
+        let endpoint = slice.endpoints.unwrap_or_default().into_iter().next()?;
+        let ready = endpoint.conditions.and_then(|conditions| conditions.ready) == Some(true);
+        Some(format!("{service} {}:{port} {}", endpoint.addresses.join(","), if ready { "ready" } else { "not ready" }))
+    };
+    let mut found: Vec<String> = all.items.into_iter().filter_map(shown).collect();
+    found.retain(|line| !line.starts_with("kubernetes "));
+    found.sort();
+    found
+}
+
+/// What the holder of an agent's token writes of its own allocations is taken, and leads nobody elsewhere. Each lie goes
+/// with a change that is followed, so that it was read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_a_stolen_token_that_lies_about_what_is_found() {
+    let cluster = installed("lies", &[]).await;
+    let ns = "shop";
+    cluster.namespace(ns).await;
+    let _processes = at_an_address(&cluster).await;
+    let _other_agent = node_at(&cluster, "n-2", "10.77.0.2").await;
+    let on = |node: &str, service: &str| {
+        json!({ "networks": [{ "ports": [{ "label": "http" }] }], "services": [{ "name": service, "portLabel": "http" }],
+            "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": node }] })
+    };
+    cluster.apply(ns, &job("web", 1, &on("n-1", "api"), "exec sleep 1000"));
+    cluster.apply(ns, &job("store", 1, &on("n-2", "db"), "exec sleep 1000"));
+    cluster.eventually("both are found", async || found(&cluster).await.len() == 2).await;
+    let allocs = cluster.allocs(ns).await;
+    let of = |job: &str| allocs.iter().find(|alloc| alloc.spec.job_name == job).expect("an allocation");
+    let port = |job: &str| of(job).spec.resources.ports[0].value;
+    let truth = |ready: &str| {
+        vec![format!("api 10.77.0.1:{} {ready}", port("web")), format!("db 10.77.0.2:{} ready", port("store"))]
+    };
+    let only = |name: &str| truth("ready").into_iter().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
+    cluster.eventually("both are ready", async || found(&cluster).await == truth("ready")).await;
+
+    let stolen = client_with(&cluster, &token(&cluster, "drover-agent", Some("n-1"))).await;
+    let status_of = |job: &str| {
+        let name = of(job).metadata.name.clone().unwrap_or_default();
+        format!("/apis/drover.dev/v1alpha1/namespaces/{ns}/allocations/{name}/status")
+    };
+    let registered = json!(of("web").status.clone().unwrap_or_default().services)[0].clone();
+    let report = async |ready: bool, lie: &Value| {
+        let mut own = registered.clone();
+        own["ready"] = json!(ready);
+        let mut services = vec![own];
+        services.extend(lie.as_array().cloned().unwrap_or_default());
+        if let Some(over) = lie.as_object() {
+            services[0].as_object_mut().expect("an object").extend(over.clone());
+        }
+        ask(&stolen, "PATCH", &status_of("web"), &json!({ "status": { "services": services } })).await
+    };
+    let id = |text: &str| registered["id"].as_str().expect("an id").replace("api", text);
+    let many: Vec<Value> = (0..60)
+        .map(|n| json!({ "id": id(&format!("api{n}")), "serviceName": format!("api{n}"), "ready": true }))
+        .collect();
+    let lies = [
+        ("another job's name", json!([{ "id": id("db"), "serviceName": "db", "ready": true }])),
+        ("another job's name for its own id", json!({ "serviceName": "db" })),
+        ("the API server's name", json!([{ "id": id("kubernetes"), "serviceName": "kubernetes", "ready": true }])),
+        ("the gateway's name", json!([{ "id": "g", "serviceName": "drover-gateway", "ready": true }])),
+        ("a path", json!([{ "id": "p", "serviceName": "../kube-system/kube-dns", "ready": true }])),
+        ("an address and a port", json!({ "address": "10.77.0.2", "port": port("store") })),
+        ("the same twice", json!([registered])),
+        ("many names", json!(many)),
+    ];
+    for (what, lie) in &lies {
+        let (code, text) = report(false, lie).await;
+        match code {
+            // Its own registration is gone with its name.
+            200 if lie.get("serviceName").is_some() => {
+                cluster.eventually(what, async || found(&cluster).await == only("db ")).await;
+            }
+            200 => cluster.eventually(what, async || found(&cluster).await == truth("not ready")).await,
+            422 => assert!(text.contains("status.services"), "{what}: {text}"),
+            _ => panic!("{what}: {code} {text}"),
+        }
+        assert_eq!(report(true, &Value::Null).await.0, 200);
+        cluster.eventually(what, async || found(&cluster).await == truth("ready")).await;
+    }
+
+    // What is another node's, and what no agent writes.
+    let ready = json!({ "status": { "services": [registered] } });
+    assert_eq!(ask(&stolen, "PATCH", &status_of("store"), &ready).await.0, 403);
+    let allocation = status_of("web").replace("/status", "");
+    let ports = json!({ "spec": { "resources": { "ports": [{ "label": "http", "value": 22 }] } } });
+    assert_eq!(ask(&stolen, "PATCH", &allocation, &ports).await.0, 403);
+    // Beside a status nothing else of the object is taken.
+    let other = json!({ "metadata": { "labels": { "drover.dev/job": "store" } }, "spec": ports["spec"], "status": {} });
+    let (code, text) = ask(&stolen, "PATCH", &status_of("web"), &other).await;
+    let now: Value = serde_json::from_str(&text).expect("the allocation");
+    assert_eq!((code, &now["spec"]["resources"]["ports"][0]["value"]), (200, &json!(port("web"))));
+    assert_eq!(now["metadata"]["labels"]["drover.dev/job"], "web");
+
+    // The address that its node has told is assigned to what comes next, and nothing leads there.
+    let networks = json!([{ "name": "default", "cidr": "10.77.0.2/32", "interface": "eth0" }]);
+    let node = json!({ "status": { "fingerprint": { "hostNetworks": networks } } });
+    let (code, text) = ask(&stolen, "PATCH", "/apis/drover.dev/v1alpha1/clientnodes/n-1/status", &node).await;
+    assert_eq!(code, 200, "{text}");
+    cluster.apply(ns, &job("more", 1, &on("n-1", "more"), "exec sleep 1000"));
+    let refused = cluster.condition(ns, "more", JobConditionType::Services, "False").await;
+    assert!(refused.contains("10.77.0.2 is no address of its Kubernetes node"), "{refused}");
+    assert_eq!(found(&cluster).await, truth("ready"));
+
+    // What was stopped stays away, whatever is reported of it.
+    let stop = r#"{"spec":{"stop":true}}"#;
+    cluster.kubectl(&["patch", "djob/web", "-n", ns, "--type=merge", "-p", stop]).expect("stopped");
+    cluster.eventually("nothing finds what stops", async || found(&cluster).await == only("db ")).await;
+    let alive = json!({ "status": { "clientStatus": "running", "services": [registered] } });
+    assert_eq!(ask(&stolen, "PATCH", &status_of("web"), &alive).await.0, 200);
+    cluster.apply(ns, &job("last", 1, &on("n-2", "last"), "exec sleep 1000"));
+    let last = async || found(&cluster).await.iter().any(|line| line.starts_with("last ") && line.ends_with(" ready"));
+    cluster.eventually("a later allocation is found", last).await;
+    assert!(!found(&cluster).await.iter().any(|line| line.starts_with("api ")), "{:?}", found(&cluster).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
