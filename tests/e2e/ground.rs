@@ -40,7 +40,8 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    pub(crate) fn start(nodes: u8) -> Result<Self> {
+    /// Starts it with so many nodes, and with what makes addresses of Services lead somewhere where that is wanted.
+    pub(crate) fn start(nodes: u8, has_service_network: bool) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("drover-e2e-").tempdir().context("making a folder")?;
         let runtime = Runtime::new().context("starting the runtime")?;
         let options = ClusterOptions {
@@ -49,6 +50,7 @@ impl Ground {
             images: vec![named("DROVER_E2E_IMAGE")?],
             xtask: named("DROVER_E2E_XTASK")?,
             bin: named("DROVER_E2E_BIN")?,
+            has_service_network,
         };
         let cluster = runtime.block_on(Cluster::start(options, &Progress::for_people()))?;
         Ok(Self { cluster, runtime, is_installed: Cell::new(false), _folder: folder })

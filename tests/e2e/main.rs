@@ -17,6 +17,7 @@ mod releases;
 mod removals;
 mod secrets;
 mod security;
+mod services;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -65,25 +66,54 @@ const TWO_NODES: &[Case] = &[
     ("g_014_the_gateway_operates_a_node_that_nothing_can_dial", gateway_streams::a_node_that_nothing_can_dial),
 ];
 
+/// On three, where kube-proxy and a DNS serve Services.
+const SERVICES: &[Case] = &[(
+    "services_answer_through_roll_outs_a_drain_a_killed_agent_and_a_lost_node",
+    services::answer_through_everything,
+)];
+
 /// On one node, and only when named: each takes more than ten minutes.
 const LONG: &[Case] = &[("row_12_a_controller_without_work_costs_little", idle::a_controller_without_work)];
+
+/// Cases that stand on one cluster.
+struct Stand {
+    nodes: u8,
+    /// Whether addresses and names of Services lead somewhere.
+    has_service_network: bool,
+    cases: &'static [Case],
+    /// Whether its cases run only when they are named.
+    is_long: bool,
+}
+
+impl Stand {
+    const fn of(nodes: u8, cases: &'static [Case]) -> Self {
+        Self { nodes, has_service_network: false, cases, is_long: false }
+    }
+}
+
+const STANDS: [Stand; 5] = [
+    Stand::of(1, CASES),
+    Stand::of(1, WITH_DRIVER),
+    Stand::of(2, TWO_NODES),
+    Stand { has_service_network: true, ..Stand::of(3, SERVICES) },
+    Stand { is_long: true, ..Stand::of(1, LONG) },
+];
 
 fn main() -> ExitCode {
     let args = std::env::args().skip(1);
     let filters: Vec<String> = args.filter(|arg| !arg.starts_with('-') && arg.parse::<u8>().is_err()).collect();
     let named = |name: &str| filters.iter().any(|filter| name.contains(filter));
     let mut n_failed = 0;
-    for (nodes, cases, is_long) in [(1, CASES, false), (1, WITH_DRIVER, false), (2, TWO_NODES, false), (1, LONG, true)]
-    {
-        let is_wanted = |(name, _): &Case| named(name) || (filters.is_empty() && !is_long);
-        let cases: Vec<Case> = cases.iter().copied().filter(is_wanted).collect();
+    for stand in STANDS {
+        let is_wanted = |(name, _): &Case| named(name) || (filters.is_empty() && !stand.is_long);
+        let cases: Vec<Case> = stand.cases.iter().copied().filter(is_wanted).collect();
         if cases.is_empty() {
             continue;
         }
-        match run(nodes, &cases) {
+        match run(&stand, &cases) {
             Ok(failed) => n_failed += failed,
             Err(error) => {
-                print_line(&format!("ERR the cluster with {nodes} nodes: {error:#}"));
+                print_line(&format!("ERR the cluster with {} nodes: {error:#}", stand.nodes));
                 n_failed += 1;
             }
         }
@@ -92,8 +122,8 @@ fn main() -> ExitCode {
 }
 
 /// Runs cases on a cluster of their own and says how many failed.
-fn run(nodes: u8, cases: &[Case]) -> anyhow::Result<usize> {
-    let ground = Ground::start(nodes)?;
+fn run(stand: &Stand, cases: &[Case]) -> anyhow::Result<usize> {
+    let ground = Ground::start(stand.nodes, stand.has_service_network)?;
     let mut n_failed = 0;
     for (name, case) in cases {
         let started = Instant::now();

@@ -131,6 +131,17 @@ pub fn of_programs(name: &str, program: &str, built: &[(Arch, Vec<u8>)]) -> Resu
     image.archive(built)
 }
 
+/// Writes the archive of an image for this machine that holds a ready program and runs it; returns its path.
+///
+/// # Errors
+/// When the program cannot be read, or the archive not written.
+pub fn archive_of(name: &str, program: &str, built: &Path, output: &Path) -> Result<PathBuf> {
+    let content = fs::read(built).with_context(|| format!("reading {}", built.display()))?;
+    let archive = of_programs(name, program, &[(Arch::Amd64, content)])?;
+    fs::write(output, archive).with_context(|| format!("writing {}", output.display()))?;
+    Ok(output.to_path_buf())
+}
+
 /// Builds a program of this workspace that needs no libraries where it runs.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use rustix::process::{WaitOptions, wait};
 
 use super::cgroups;
 use super::network::succeed;
-use super::plan::NodePlan;
+use super::plan::{NodePlan, ProxyPlan};
 use super::settings;
 
 /// containerd's namespace of the kubelet's containers.
@@ -52,13 +52,15 @@ pub fn run(plan_file: &Path) -> Result<()> {
         import(&plan, KUBELETS, image)?;
     }
     let kubelet = start_kubelet(&plan)?;
+    let proxy = plan.proxy.as_ref().map(|proxy| start_proxy(&plan, proxy)).transpose()?;
     fs::write(plan.data.join("started"), "").context("saying that the node has started")?;
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) => {
                 let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or_default();
-                for (name, own) in [("containerd", containerd), ("kubelet", kubelet)] {
-                    if pid == own {
+                for (name, own) in [("containerd", Some(containerd)), ("kubelet", Some(kubelet)), ("kube-proxy", proxy)]
+                {
+                    if Some(pid) == own {
                         bail!("{name} ended with {status:?}; its log is {}", plan.log(name).display());
                     }
                 }
@@ -108,6 +110,14 @@ fn start_kubelet(plan: &NodePlan) -> Result<u32> {
     command.arg("--config").arg(&config).arg("--kubeconfig").arg(&plan.kubeconfig);
     command.args(["--hostname-override", &plan.name, "--node-ip", &plan.address().to_string()]);
     start(plan, "kubelet", command)
+}
+
+fn start_proxy(plan: &NodePlan, proxy: &ProxyPlan) -> Result<u32> {
+    let config = plan.data.join("kube-proxy.json");
+    write(&config, &settings::proxy(plan, proxy).to_string())?;
+    let mut command = Command::new(&proxy.program);
+    command.arg("--config").arg(&config);
+    start(plan, "kube-proxy", command)
 }
 
 /// Brings an image into a namespace of containerd; also called from outside of the node.

@@ -10,7 +10,9 @@ pub mod network;
 mod plan;
 mod programs;
 mod running;
+mod service_network;
 mod settings;
 
 pub use programs::{find_or_build as node_programs, require_headers};
 pub use running::{Cluster, ClusterOptions};
+pub use service_network::REQUESTS_IMAGE;

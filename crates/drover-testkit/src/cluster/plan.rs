@@ -29,6 +29,18 @@ pub(super) struct NodePlan {
     pub(super) cgroup: String,
     /// Archives of images that it has from the start.
     pub(super) images: Vec<PathBuf>,
+    /// What leads from the addresses of Services to those of their endpoints, where that is wanted.
+    pub(super) proxy: Option<ProxyPlan>,
+}
+
+/// A node's `kube-proxy`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ProxyPlan {
+    /// The program.
+    pub(super) program: PathBuf,
+    /// Its own.
+    pub(super) kubeconfig: PathBuf,
 }
 
 impl NodePlan {

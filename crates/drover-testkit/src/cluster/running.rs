@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 use super::init::KUBELETS;
 use super::network::NetworkNamespace;
-use super::plan::NodePlan;
-use super::{cgroups, init, programs, settings};
+use super::plan::{NodePlan, ProxyPlan};
+use super::{cgroups, init, programs, service_network, settings};
 use crate::control_plane::{
     Account, Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
 };
 use crate::helm;
-use crate::image::{self, Arch};
+use crate::image;
 use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::workspace::last_lines;
@@ -38,6 +38,10 @@ const CGROUP_PREFIX: &str = "drover-cluster-";
 /// The path of containerd's socket must fit into 107 bytes.
 const LONGEST_DATA_DIR: usize = 80;
 
+/// Who the proxies of nodes are to the API server, which gives them their rights.
+const PROXY: &str = "system:kube-proxy";
+/// Who the DNS is.
+const DNS: &str = "cluster-dns";
 /// containerd's namespace of drover's containers.
 const CONTAINERS: &str = "drover.dev";
 
@@ -54,6 +58,18 @@ pub struct ClusterOptions {
     pub xtask: PathBuf,
     /// A folder of programs that tasks find on their PATH.
     pub bin: PathBuf,
+    /// Whether addresses and names of Services lead somewhere: `kube-proxy` on each node, and a DNS.
+    pub has_service_network: bool,
+}
+
+/// What all nodes are made of.
+struct NodeParts {
+    /// Where their programs are.
+    programs: PathBuf,
+    /// `kube-proxy`, where they run one.
+    proxy: Option<PathBuf>,
+    /// Archives of their images; the first holds pods open.
+    images: Vec<PathBuf>,
 }
 
 /// A running cluster. Ends with this value.
@@ -61,6 +77,7 @@ pub struct ClusterOptions {
 pub struct Cluster {
     nodes: Vec<(NodePlan, Component)>,
     scheduler: Option<Component>,
+    dns: Option<Component>,
     plane: ControlPlane,
     helm: PathBuf,
     control: NetworkNamespace,
@@ -85,28 +102,41 @@ impl Cluster {
             options.data_dir.display()
         );
         cgroups::remove_left(CGROUP_PREFIX)?;
-        let shown = progress.clone();
+        let (shown, has_service_network) = (progress.clone(), options.has_service_network);
         let built = tokio::task::spawn_blocking(move || {
             Ok::<_, anyhow::Error>((
                 Binaries::find_or_build(&shown)?,
                 programs::find_or_build(&shown)?,
+                has_service_network.then(|| service_network::find_or_build(&shown)).transpose()?,
                 helm::find_or_build(&shown)?,
             ))
         });
-        let (binaries, programs, helm) = built.await.context("building the cluster's programs")??;
+        let (binaries, programs, service_programs, helm) = built.await.context("building the cluster's programs")??;
         let step = progress.step("starting the control plane");
         let mut cluster = Self::start_plane(&options, binaries, helm).await?;
         cluster.start_scheduler(&programs)?;
         step.done(cluster.plane.url());
-        let pause = pause_image(&options.data_dir, &programs)?;
+        let pause = options.data_dir.join("pause.tar");
+        let mut images = vec![image::archive_of(settings::PAUSE_IMAGE, "pause", &programs.join("pause"), &pause)?];
+        if let Some(programs) = &service_programs {
+            let step = progress.step("starting the cluster's DNS");
+            cluster.start_dns(programs)?;
+            images.push(service_network::requests_image(programs, &options.data_dir)?);
+            step.done("");
+        }
+        images.append(&mut options.images);
+        let parts = NodeParts { programs, proxy: service_programs.as_deref().map(service_network::proxy), images };
         for number in 1..=options.nodes {
             let step = progress.step(format!("starting node n{number}"));
-            cluster.start_node(number, &options, &programs, &pause)?;
+            cluster.start_node(number, &options, &parts)?;
             cluster.wait_started(number).await?;
             step.done("");
         }
         let step = progress.step("waiting until the nodes are ready");
         cluster.wait_ready().await?;
+        if cluster.dns.is_some() {
+            service_network::publish_dns(cluster.client().await?).await?;
+        }
         step.done("");
         Ok(cluster)
     }
@@ -115,7 +145,9 @@ impl Cluster {
         let control = NetworkNamespace::new()?;
         control.ip(&format!("addr add {SERVICE}/32 dev lo"))?;
         let address = control.connect_machine()?;
-        let mut accounts = vec![Account { name: "system:kube-scheduler".to_owned(), group: String::new() }];
+        let mut accounts = [("system:kube-scheduler", ""), (PROXY, ""), (DNS, "system:masters")]
+            .map(|(name, group)| Account { name: name.to_owned(), group: group.to_owned() })
+            .to_vec();
         accounts.extend(
             (1..=options.nodes)
                 .map(|number| Account { name: format!("system:node:n{number}"), group: "system:nodes".to_owned() }),
@@ -127,11 +159,16 @@ impl Cluster {
             audit: true,
             lifetime: Lifetime::BoundToThisProcess,
             controller_manager: true,
-            api_server_args: Vec::new(),
+            // A proxy leads to where the Service `kubernetes` says that this server is.
+            api_server_args: if options.has_service_network {
+                vec!["--endpoint-reconciler-type=lease".to_owned()]
+            } else {
+                Vec::new()
+            },
             place: Place::Namespace { path: control.path(), address, accounts },
         })
         .await?;
-        Ok(Self { nodes: Vec::new(), scheduler: None, plane, helm, control, networks: Vec::new() })
+        Ok(Self { nodes: Vec::new(), scheduler: None, dns: None, plane, helm, control, networks: Vec::new() })
     }
 
     fn start_scheduler(&mut self, programs: &Path) -> Result<()> {
@@ -147,7 +184,17 @@ impl Cluster {
         Ok(())
     }
 
-    fn start_node(&mut self, number: u8, options: &ClusterOptions, programs: &Path, pause: &Path) -> Result<()> {
+    fn start_dns(&mut self, programs: &Path) -> Result<()> {
+        self.control.ip(&format!("addr add {}/32 dev lo", service_network::DNS_ADDRESS))?;
+        let kubeconfig = self.plane.write_kubeconfig(DNS, &service_url())?;
+        let (program, arguments) = service_network::dns(programs, self.plane.data_dir(), &kubeconfig)?;
+        let net = format!("--net={}", self.control.path().display());
+        let args = [net, program.display().to_string()].into_iter().chain(arguments).collect();
+        self.dns = Some(self.component(Role::ClusterDns, PathBuf::from("nsenter"), args, "cluster-dns")?);
+        Ok(())
+    }
+
+    fn start_node(&mut self, number: u8, options: &ClusterOptions, parts: &NodeParts) -> Result<()> {
         let name = format!("n{number}");
         let network = NetworkNamespace::new()?;
         let data = options.data_dir.join(&name);
@@ -155,12 +202,13 @@ impl Cluster {
         let plan = NodePlan {
             number,
             data,
-            programs: programs.to_path_buf(),
+            programs: parts.programs.clone(),
             bin: options.bin.clone(),
             kubeconfig: self.plane.write_kubeconfig(&format!("system:node:{name}"), &service_url())?,
             network: network.path(),
             cgroup: format!("{CGROUP_PREFIX}{}-{name}", std::process::id()),
-            images: std::iter::once(pause.to_path_buf()).chain(options.images.iter().cloned()).collect(),
+            images: parts.images.clone(),
+            proxy: parts.proxy.as_ref().map(|program| self.proxy_plan(program)).transpose()?,
             name,
         };
         self.control.wire(&plan.name, &network, "eth0")?;
@@ -177,6 +225,11 @@ impl Cluster {
         self.nodes.push((plan, component));
         self.networks.push(network);
         Ok(())
+    }
+
+    fn proxy_plan(&self, program: &Path) -> Result<ProxyPlan> {
+        let kubeconfig = self.plane.write_kubeconfig(PROXY, &service_url())?;
+        Ok(ProxyPlan { program: program.to_path_buf(), kubeconfig })
     }
 
     fn component(&self, role: Role, program: PathBuf, args: Vec<String>, log: &str) -> Result<Component> {
@@ -354,8 +407,8 @@ impl Cluster {
             for (_, component) in &mut self.nodes {
                 component.ensure_running()?;
             }
-            if let Some(scheduler) = &mut self.scheduler {
-                scheduler.ensure_running()?;
+            for component in self.scheduler.iter_mut().chain(&mut self.dns) {
+                component.ensure_running()?;
             }
         }
     }
@@ -373,7 +426,7 @@ impl Cluster {
         for end in ends {
             end.wait_gone(Duration::from_secs(20)).await.context("waiting for the end of a node")?;
         }
-        self.scheduler = None;
+        (self.scheduler, self.dns) = (None, None);
         self.plane.stop().await?;
         let deadline = Instant::now() + Duration::from_secs(20);
         for name in cgroups {
@@ -402,14 +455,4 @@ fn service_url() -> String {
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.is_some_and(|all| all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
-}
-
-/// The image that holds pods open: one small program.
-fn pause_image(data_dir: &Path, programs: &Path) -> Result<PathBuf> {
-    let program = programs.join("pause");
-    let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
-    let archive = image::of_programs(settings::PAUSE_IMAGE, "pause", &[(Arch::Amd64, content)])?;
-    let path = data_dir.join("pause.tar");
-    fs::write(&path, archive).with_context(|| format!("writing {}", path.display()))?;
-    Ok(path)
 }

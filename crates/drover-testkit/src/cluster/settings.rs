@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::plan::NodePlan;
+use super::plan::{NodePlan, ProxyPlan};
 
+/// The address of the Service `kube-dns`.
+pub(super) const DNS_SERVICE: &str = "10.96.0.10";
 /// The image that holds a pod open.
 pub(super) const PAUSE_IMAGE: &str = "drover.dev/pause:1";
 
@@ -94,5 +96,22 @@ pub(super) fn kubelet(plan: &NodePlan) -> Value {
         "enableServer": true,
         "registerNode": true,
         "maxPods": 60,
+        "clusterDomain": "cluster.local",
+        "clusterDNS": plan.proxy.iter().map(|_| DNS_SERVICE).collect::<Vec<_>>(),
+    })
+}
+
+/// That of `kube-proxy`, which has nothing of the machine's changed: its sysctls are not the node's alone.
+pub(super) fn proxy(plan: &NodePlan, proxy: &ProxyPlan) -> Value {
+    json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": { "kubeconfig": proxy.kubeconfig },
+        "hostnameOverride": plan.name,
+        "clusterCIDR": "10.244.0.0/16",
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "conntrack": { "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s" },
     })
 }

@@ -26,6 +26,8 @@ pub enum Role {
     KubeControllerManager,
     /// Places pods on nodes.
     KubeScheduler,
+    /// The DNS of a whole cluster.
+    ClusterDns,
     /// A node of a whole cluster: its first process, with kubelet and containerd below.
     Node,
     /// `droverd controller`.
@@ -46,6 +48,7 @@ impl Role {
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
+            Self::ClusterDns => "cluster-dns",
             Self::Node => "node",
             Self::Controller => "controller",
             Self::Agent => "agent",

@@ -356,6 +356,7 @@ impl ControlPlane {
             Role::KubeApiserver => self.wait_apiserver_ready().await,
             Role::KubeControllerManager
             | Role::KubeScheduler
+            | Role::ClusterDns
             | Role::Node
             | Role::Controller
             | Role::Agent

@@ -29,6 +29,7 @@ pub enum ClusterCommand {
 
 /// What `cluster up` is told.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct ClusterUpArgs {
     /// Go on in the background once everything is ready
     #[arg(long)]
@@ -39,6 +40,9 @@ pub struct ClusterUpArgs {
     /// The data folder [default: target/cluster in the checkout]; what is in it is deleted
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Let addresses and names of Services lead somewhere: kube-proxy on each node, and a DNS (needs package nftables)
+    #[arg(long)]
+    pub services: bool,
     /// Install drover's chart and wait until it is ready
     #[arg(long)]
     pub install: bool,

@@ -67,7 +67,7 @@ async fn run_here(args: &ClusterUpArgs, data_dir: &Path, progress: &Progress) ->
         require_headers()?;
         let image = build(args.profile, progress).await?;
         reset(data_dir)?;
-        let started = Cluster::start(options(data_dir, args.nodes, image)?, progress).await?;
+        let started = Cluster::start(options(args, data_dir, image)?, progress).await?;
         let started = cluster.insert(started);
         if args.install {
             install(started, progress).await?;
@@ -111,11 +111,18 @@ fn image_args(profile: Profile) -> ImageArgs {
 ///
 /// # Errors
 /// When the examples do not build.
-fn options(data_dir: &Path, nodes: u8, image: PathBuf) -> Result<ClusterOptions> {
+fn options(args: &ClusterUpArgs, data_dir: &Path, image: PathBuf) -> Result<ClusterOptions> {
     let bin = data_dir.join("bin");
     example_programs(&bin)?;
     let xtask = std::env::current_exe().context("finding the own program")?;
-    Ok(ClusterOptions { data_dir: data_dir.to_path_buf(), nodes, images: vec![image], xtask, bin })
+    Ok(ClusterOptions {
+        data_dir: data_dir.to_path_buf(),
+        nodes: args.nodes,
+        images: vec![image],
+        xtask,
+        bin,
+        has_service_network: args.services,
+    })
 }
 
 fn example_programs(bin: &Path) -> Result<()> {

@@ -70,7 +70,9 @@ fn patience(role: Role) -> Duration {
         // Tasks get up to 5 s of their own, and calls that a gateway carries 10 s.
         Role::Supervisor | Role::Gateway => Duration::from_secs(15),
         // The API server waits up to a minute for clients that keep their connections. All it has answered is in etcd.
-        Role::KubeControllerManager | Role::KubeApiserver | Role::KubeScheduler | Role::Node => Duration::from_secs(5),
+        Role::KubeControllerManager | Role::KubeApiserver | Role::KubeScheduler | Role::ClusterDns | Role::Node => {
+            Duration::from_secs(5)
+        }
         Role::Etcd => Duration::from_secs(20),
     }
 }

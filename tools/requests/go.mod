@@ -1,0 +1,3 @@
+module drover.dev/tools/requests
+
+go 1.26.0
