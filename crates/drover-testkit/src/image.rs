@@ -5,11 +5,12 @@
 //! commit, paths of this machine are mapped away, entries have a fixed order and owner. Must never know how the image
 //! is run.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
@@ -126,9 +127,36 @@ pub fn run(args: &ImageArgs, progress: &Progress) -> Result<PathBuf> {
 /// # Errors
 /// When the time of the commit is unknown.
 pub fn of_programs(name: &str, program: &str, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
-    let (seconds, revision) = (source_date()?, workspace::commit());
-    let image = Image { name: name.to_owned(), program: program.to_owned(), seconds, revision };
-    image.archive(built)
+    Image::new(name, program)?.archive(built)
+}
+
+/// Writes droverd's image with a program as it is built for this machine, and with the libraries that it needs here:
+/// nothing is built for it where tests are, and only clusters on this machine can run it. Returns the archive's path.
+///
+/// # Errors
+/// When a library cannot be found, or the archive not written.
+pub fn of_this_machine(droverd: &Path, progress: &Progress) -> Result<PathBuf> {
+    let step = progress.step("writing the image");
+    let name = format!("{REPOSITORY}:{}", env!("CARGO_PKG_VERSION"));
+    let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let libraries = libraries(droverd)?.into_iter().map(|path| Ok((path.clone(), read(Path::new(&path))?)));
+    let image = Image { libraries: libraries.collect::<Result<_>>()?, ..Image::new(&name, "droverd")? };
+    let archive = image.archive(&[(Arch::Amd64, read(droverd)?)])?;
+    let output = workspace::root().join("target/image/droverd-of-this-machine.tar");
+    fs::create_dir_all(workspace::root().join("target/image")).context("creating target/image")?;
+    workspace::write_with_mode(&output, &archive, 0o644)?;
+    step.done(format!("{name}, {} KiB", archive.len() / 1024));
+    Ok(output)
+}
+
+/// The files that a program is linked with when it starts.
+fn libraries(program: &Path) -> Result<Vec<String>> {
+    let output = std::process::Command::new("ldd").arg(program).output().context("running ldd (package libc-bin)")?;
+    ensure!(output.status.success(), "ldd {}: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // `libc.so.6 => /lib/libc.so.6 (0x1)`, and the loader itself by its path alone.
+    let path = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(str::to_owned);
+    Ok(said.lines().filter_map(path).collect())
 }
 
 /// Writes the archive of an image for this machine that holds a ready program and runs it; returns its path.
@@ -226,6 +254,8 @@ fn source_date() -> Result<u64> {
 struct Image {
     name: String,
     program: String,
+    /// What lies beside it, by whole paths; nothing where the program is static.
+    libraries: Vec<(String, Vec<u8>)>,
     seconds: u64,
     revision: String,
 }
@@ -250,6 +280,11 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 impl Image {
+    fn new(name: &str, program: &str) -> Result<Self> {
+        let (seconds, revision) = (source_date()?, workspace::commit());
+        Ok(Self { name: name.to_owned(), program: program.to_owned(), libraries: Vec::new(), seconds, revision })
+    }
+
     /// The bytes of an OCI layout in a tar archive. What is for one architecture is named itself; for several, a list
     /// of theirs is.
     fn archive(&self, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
@@ -311,6 +346,14 @@ impl Image {
             tar.folder(folder)?;
         }
         tar.file(&format!("usr/bin/{}", self.program), 0o755, program)?;
+        let mut folders = BTreeSet::new();
+        for (path, content) in &self.libraries {
+            let path = path.trim_start_matches('/');
+            for (end, _) in path.match_indices('/').filter(|(end, _)| folders.insert(path[..=*end].to_owned())) {
+                tar.folder(&path[..=end])?;
+            }
+            tar.file(path, 0o755, content)?;
+        }
         tar.finish()
     }
 
@@ -396,7 +439,8 @@ mod tests {
 
     fn image() -> Image {
         let name = "example.org/drover/droverd:1.2.3".to_owned();
-        Image { name, program: "droverd".to_owned(), seconds: 1_700_000_000, revision: "abc".to_owned() }
+        let (program, revision) = ("droverd".to_owned(), "abc".to_owned());
+        Image { name, program, libraries: Vec::new(), seconds: 1_700_000_000, revision }
     }
 
     fn archive(built: &[(Arch, &str)]) -> Vec<u8> {
@@ -447,6 +491,18 @@ mod tests {
         assert_eq!(config["rootfs"]["diff_ids"], json!([diff_id]));
         let inside = self::files(&tree);
         assert_eq!(inside["usr/bin/droverd"], (0o755, 1_700_000_000, b"program".to_vec()));
+    }
+
+    #[test]
+    fn libraries_lie_where_the_program_looks_for_them_each_folder_once() {
+        let of = |path: &str| (path.to_owned(), path.as_bytes().to_vec());
+        let image = Image { libraries: ["/lib/x/a.so", "/lib/x/b.so", "/lib64/ld.so"].map(of).into(), ..image() };
+        let tree = image.layer(b"program").unwrap();
+        let mut archive = tar::Archive::new(&tree[..]);
+        let paths = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string());
+        let expected = ["lib/", "lib/x/", "lib/x/a.so", "lib/x/b.so", "lib64/", "lib64/ld.so"];
+        assert_eq!(paths.skip(3).collect::<Vec<_>>(), expected);
+        assert_eq!(files(&tree)["lib/x/b.so"].2, b"/lib/x/b.so");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum ClusterCommand {
     Test {
         /// Run only tests whose name contains one of these
         filters: Vec<String>,
-        /// How droverd is built
+        /// How droverd is built: `dev` takes the one that was built for the other tests, with this machine's libraries
         #[arg(long, value_enum, default_value = "release")]
         profile: Profile,
     },

@@ -201,15 +201,19 @@ async fn down(data_dir: &Path, progress: &Progress) -> Result<ExitCode> {
 /// Builds the image and the tests, and runs them with what they need to know.
 fn test(filters: &[String], profile: Profile, progress: &Progress) -> Result<ExitCode> {
     require_headers()?;
-    let image = image::run(&image_args(profile), progress)?;
     let bin = workspace::root().join("target/image/bin");
     example_programs(&bin)?;
     let step = progress.step("building the end-to-end tests");
     // As the other tests are built, so that they share what both need.
     let built = cargo::build(&["test", "--no-run", "--workspace", "--test", "e2e"], &step)?;
-    let binary = built.into_iter().find(|built| built.target == "e2e").context("cargo built no end-to-end tests")?;
     step.done("");
-    let mut command = Command::new(&binary.executable);
+    let of_name = |name: &str| built.iter().find(|built| built.target == name).map(|built| &built.executable);
+    let tests = of_name("e2e").context("cargo built no end-to-end tests")?;
+    let image = match profile {
+        Profile::Release => image::run(&image_args(profile), progress)?,
+        Profile::Dev => image::of_this_machine(of_name("droverd").context("cargo built no droverd")?, progress)?,
+    };
+    let mut command = Command::new(tests);
     command.args(["--test-threads", "1", "--nocapture"]).args(filters).current_dir(workspace::root());
     command.env("DROVER_E2E_IMAGE", image).env("DROVER_E2E_BIN", bin);
     command.env("DROVER_E2E_XTASK", std::env::current_exe().context("finding the own program")?);
