@@ -100,6 +100,7 @@ scenarios! {
     rack_failure: "rack-failure",
     rolling_update: "rolling-update",
     scale_during_outage: "scale-during-outage",
+    services: "services",
     stop_and_purge: "stop-and-purge",
     switch_failure: "switch-failure",
     system_job: "system-job",

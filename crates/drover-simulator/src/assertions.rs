@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::filter;
 use super::scenario::{
-    Action, AllocCount, AllocFilter, Assertion, DeploymentAssertion, JobAssertion, NodeAssertion, Scenario,
-    VolumeAssertion,
+    Action, AllocCount, AllocFilter, Assertion, DeploymentAssertion, EndpointsAssertion, JobAssertion, NodeAssertion,
+    Scenario, VolumeAssertion,
 };
 use super::state;
 use super::times::at_text;
@@ -45,6 +45,9 @@ pub(super) fn check(world: &World, _: &Scenario, step: usize, assertions: &[Asse
         }
         if let Some(volume) = &assertion.volume {
             check_volume(world, volume, &mut found);
+        }
+        if let Some(endpoints) = &assertion.endpoints {
+            check_endpoints(world, endpoints, &mut found);
         }
         if let (Some(never), Some((most, at))) = (&assertion.never, assertion.never.as_ref().and_then(|_| peaks.next()))
         {
@@ -179,6 +182,17 @@ fn check_node(world: &World, wanted: &NodeAssertion, found: &mut Vec<String>) {
     same(&format!("{what}: eligibility"), wanted.eligibility.as_ref(), &stored.value["spec"]["eligibility"], found);
     let is_draining = Value::Bool(!stored.value["spec"]["drain"].is_null());
     same(&format!("{what}: draining"), wanted.draining.as_ref(), &is_draining, found);
+}
+
+fn check_endpoints(world: &World, wanted: &EndpointsAssertion, found: &mut Vec<String>) {
+    let (ready, not_ready) = state::endpoints(&world.store, &wanted.namespace, &wanted.service);
+    for (word, wanted_count, names) in [("ready", wanted.ready, ready), ("not ready", wanted.not_ready, not_ready)] {
+        if let Some(count) = wanted_count.filter(|count| *count != names.len()) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let of = &wanted.service;
+            found.push(format!("endpoints of {of}: {} {word}, {count} should be: {}", names.len(), shown(&names)));
+        }
+    }
 }
 
 fn check_volume(world: &World, wanted: &VolumeAssertion, found: &mut Vec<String>) {

@@ -79,6 +79,8 @@ impl Controllers {
     pub(super) fn crash(&mut self) {
         if let Some(first) = self.first.take() {
             first.task.abort();
+            let at = self.world.clock.elapsed();
+            self.world.log().note_crash(at, first.client);
         }
     }
 

@@ -23,12 +23,10 @@ const STALE_BY: u64 = 40;
 const LATE_MS: u64 = 3000;
 
 /// A selection as the store understands it.
-pub(super) fn selected(kind: &Kind, selection: &Selection) -> Result<drover_store::memory::FieldSelection, StoreError> {
-    if selection.labels.is_some() {
-        return Err(StoreError::Invalid("the simulator selects by fields alone".to_owned()));
-    }
-    drover_store::memory::FieldSelection::parse(kind, selection.namespace.as_deref(), selection.fields.as_deref())
-        .map_err(StoreError::Invalid)
+pub(super) fn selected(kind: &Kind, selection: &Selection) -> Result<Selected, StoreError> {
+    let by_fields = Selected::parse(kind, selection.namespace.as_deref(), selection.fields.as_deref());
+    let labels = selection.labels.as_deref().unwrap_or_default();
+    by_fields.and_then(|selected| selected.labelled(labels)).map_err(StoreError::Invalid)
 }
 
 struct Feed<K> {
@@ -136,10 +134,10 @@ impl<K: Object> Feed<K> {
     /// earlier life neither: an agent's state file remembers.
     fn stale_version(&self, version: u64) -> Option<u64> {
         let share = self.seam.world.faults().stale_reads;
-        if share <= 0.0 || self.seam.chance(fastrand::Rng::f64) >= share {
+        if share <= 0.0 || self.seam.chance(self.kind, fastrand::Rng::f64) >= share {
             return None;
         }
-        let by = self.seam.chance(|rng| rng.u64(1..=STALE_BY));
+        let by = self.seam.chance(self.kind, |rng| rng.u64(1..=STALE_BY));
         Some(version.saturating_sub(by).max(self.seam.link.seen()))
     }
 
@@ -176,8 +174,8 @@ impl<K: Object> Feed<K> {
     /// Delivers an event, or lets something go wrong with it.
     async fn take(&mut self, event: &WatchEvent) {
         let share = self.seam.world.faults().watch_drops;
-        if share > 0.0 && self.seam.chance(fastrand::Rng::f64) < share {
-            match self.seam.chance(|rng| rng.u8(..4)) {
+        if share > 0.0 && self.seam.chance(self.kind, fastrand::Rng::f64) < share {
+            match self.seam.chance(self.kind, |rng| rng.u8(..4)) {
                 // It breaks, and goes on with the same event.
                 0 => {
                     self.interrupt("the connection was reset");
@@ -188,12 +186,12 @@ impl<K: Object> Feed<K> {
                 1 => {
                     self.resume_after = None;
                     self.interrupt("too old resource version (410)");
-                    let ms = self.seam.chance(|rng| rng.u64(..LATE_MS));
+                    let ms = self.seam.chance(self.kind, |rng| rng.u64(..LATE_MS));
                     return tokio::time::sleep(Duration::from_millis(ms)).await;
                 }
                 2 => self.deliver(event),
                 _ => {
-                    let ms = self.seam.chance(|rng| rng.u64(1..LATE_MS));
+                    let ms = self.seam.chance(self.kind, |rng| rng.u64(1..LATE_MS));
                     tokio::time::sleep(Duration::from_millis(ms)).await;
                 }
             }
@@ -218,6 +216,7 @@ impl<K: Object> Feed<K> {
         if !self.seam.sees::<K>(&object.key.name) {
             return;
         }
+        self.seam.world.observe_read(self.seam.client, object);
         match self.seam.read::<K>(object) {
             Ok(object) => self.backlog.push_back(Change::Present(Box::new(object))),
             Err(error) => self.malformed(object, &error),

@@ -11,7 +11,7 @@ use drover_store::memory::{Kind, StoredChange};
 use serde_json::{Map, Value, json};
 
 use super::filter;
-use super::invariants::Invariants;
+use super::invariants::{Invariants, Trouble};
 use super::link::Client;
 use super::scenario::AllocFilter;
 use super::times::at_text;
@@ -153,6 +153,20 @@ impl Log {
     /// How many writes of a kind there were.
     pub(super) fn n_writes(&self, kind: &str) -> u64 {
         self.writes.get(kind).map_or(0, |counted| counted.create + counted.update + counted.patch + counted.delete)
+    }
+
+    /// Something between controller and API server goes wrong from now on, or does no more.
+    pub(super) fn note_trouble(&mut self, at: Duration, trouble: Trouble, begins: bool) {
+        for what in self.invariants.note_trouble(at, trouble, begins) {
+            self.fail(at, what);
+        }
+    }
+
+    /// A controller is gone.
+    pub(super) fn note_crash(&mut self, at: Duration, client: Client) {
+        for what in self.invariants.note_crash(at, client) {
+            self.fail(at, what);
+        }
     }
 
     /// Notes a failure. Beyond some the rest is only more of the same.

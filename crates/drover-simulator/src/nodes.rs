@@ -76,6 +76,11 @@ impl Nodes {
         Ok(self.node(name)?.machine.clone())
     }
 
+    /// The seed of one stream of chances that a node's machine has.
+    pub(super) fn seed_of(&self, name: &str, stream: &str) -> anyhow::Result<u64> {
+        Ok(stream_seed(self.seed, stream, u64::from(self.node(name)?.number)))
+    }
+
     /// Changes how a node's agent reaches the API server.
     pub(super) fn set_reach(&self, name: &str, reach: Reach) -> anyhow::Result<()> {
         self.world.links.set_reach(Client::Node(self.node(name)?.number), reach);
@@ -144,6 +149,11 @@ fn config(spec: &NodeSpec) -> anyhow::Result<AgentConfig> {
     Ok(AgentConfig::parse(&text.to_string(), Path::new(&spec.name))?)
 }
 
+/// The address of the node of this number, as Kubernetes too knows it.
+pub(super) fn address(number: u32) -> String {
+    format!("10.{}.{}.{}", number >> 16 & 255, number >> 8 & 255, number & 255)
+}
+
 /// The CSI plugins of a node.
 fn plugin_specs(spec: &NodeSpec, all: &[NodeSpec]) -> Vec<PluginSpec> {
     let has_controller =
@@ -164,7 +174,6 @@ fn fingerprint(spec: &NodeSpec, number: u32) -> anyhow::Result<Fingerprint> {
     }
     attributes
         .extend(spec.csi_plugins.iter().map(|plugin| (plugins::attribute(&plugin.id), plugin.part().to_string())));
-    let address = format!("10.{}.{}.{}/32", number >> 16 & 255, number >> 8 & 255, number & 255);
     Ok(Fingerprint {
         attributes,
         meta: FingerprintMeta { static_meta: spec.meta.clone(), ..FingerprintMeta::default() },
@@ -178,7 +187,7 @@ fn fingerprint(spec: &NodeSpec, number: u32) -> anyhow::Result<Fingerprint> {
         host_volumes: spec.host_volumes.clone(),
         host_networks: vec![HostNetwork {
             name: "default".to_owned(),
-            cidr: address,
+            cidr: format!("{}/32", address(number)),
             interface: String::new(),
             reserved_ports: String::new(),
         }],

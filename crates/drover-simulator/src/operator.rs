@@ -2,9 +2,10 @@
 //! writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use drover_api::{Allocation, Job, JobSpec, annotation, names};
+use drover_api::{Allocation, GoDuration, Job, JobSpec, annotation, names};
 use drover_core::{dispatch, periodic};
 use drover_store::memory::{Caller, FieldSelection, Kind, Stored, Target, Unknown, Write};
 use drover_store::{Key, Ownership, Part, Precondition};
@@ -15,13 +16,13 @@ use super::filter;
 use super::link::Client;
 use super::nodes::Nodes;
 use super::scenario::{
-    AllocAction, AllocFilter, AllocStep, DeploymentAction, DeploymentStep, JobAction, JobStep, NodeAction, NodeStep,
-    ObjectName, VolumeAction, VolumeStep,
+    AllocAction, AllocFilter, AllocStep, ChecksAction, ChecksStep, DeploymentAction, DeploymentStep, JobAction,
+    JobStep, NodeAction, NodeStep, ObjectName, VolumeAction, VolumeStep,
 };
 use super::state;
 use super::verb::Verb;
 use super::world::World;
-use drover_agent::simulated::{Machine, Restart, SimulatedEnd};
+use drover_agent::simulated::{Machine, PortAnswer, Restart, SimulatedEnd};
 
 /// The field manager of an operator.
 const MANAGER: &str = "kubectl";
@@ -48,6 +49,14 @@ impl Operator {
     pub(super) fn make_namespace(&self, name: &str) -> anyhow::Result<()> {
         let object = json!({ "metadata": { "name": name }, "status": { "phase": "Active" } });
         let made = self.world.store.create(World::kind("Namespace")?, object, Unknown::Refuse, self.caller());
+        self.done(Verb::Create, made)
+    }
+
+    /// A node as the kubelet registers it.
+    pub(super) fn make_core_node(&self, name: &str, address: &str) -> anyhow::Result<()> {
+        let addresses = json!([{ "type": "InternalIP", "address": address }, { "type": "Hostname", "address": name }]);
+        let object = json!({ "metadata": { "name": name }, "status": { "addresses": addresses } });
+        let made = self.world.store.create(World::kind("Node")?, object, Unknown::Refuse, self.caller());
         self.done(Verb::Create, made)
     }
 
@@ -125,15 +134,21 @@ impl Operator {
     }
 
     fn allocs(&self, filter: &AllocFilter, only_newest: bool) -> anyhow::Result<Vec<Arc<Stored>>> {
+        let mut found = self.matching(filter)?;
+        if only_newest && found.len() > 1 {
+            found.drain(..found.len() - 1);
+        }
+        ensure!(!found.is_empty(), "no allocation is there for {filter:?}");
+        Ok(found)
+    }
+
+    /// The allocations that the filter means, the oldest first.
+    fn matching(&self, filter: &AllocFilter) -> anyhow::Result<Vec<Arc<Stored>>> {
         let all = self.world.store.list(World::kind("Allocation")?, &drover_store::memory::FieldSelection::default());
         let is_meant =
             |stored: &Arc<Stored>| stored.typed::<Allocation>().is_ok_and(|alloc| filter::matches(filter, alloc));
         let mut found: Vec<Arc<Stored>> = all.into_iter().filter(is_meant).collect();
         found.sort_by_key(|stored| state::age(stored));
-        if only_newest && found.len() > 1 {
-            found.drain(..found.len() - 1);
-        }
-        ensure!(!found.is_empty(), "no allocation is there for {filter:?}");
         Ok(found)
     }
 
@@ -173,6 +188,35 @@ impl Operator {
             }
         }
         Ok(())
+    }
+
+    /// What the checks of allocations find from now on, at each of their ports; where none matches there is nothing to
+    /// do. Returns for how long.
+    pub(super) fn act_on_checks(&self, step: &ChecksStep, nodes: &Nodes) -> anyhow::Result<Duration> {
+        let lasts = step.lasts.map(GoDuration::to_std);
+        let every = step.every.map(GoDuration::to_std);
+        for stored in self.matching(&step.filter())? {
+            let alloc = stored.typed::<Allocation>().map_err(anyhow::Error::msg)?;
+            let node = &alloc.spec.node_name;
+            let machine = nodes.machine(node)?;
+            for port in &alloc.spec.resources.ports {
+                let number = u16::try_from(port.value).context("a port")?;
+                let answer = match step.action {
+                    ChecksAction::Mend => {
+                        machine.mend_port(number);
+                        continue;
+                    }
+                    ChecksAction::Fail => PortAnswer::Failing,
+                    ChecksAction::Silence => PortAnswer::Silent,
+                    ChecksAction::Flap => PortAnswer::Flapping {
+                        every: every.context("checks: flap needs `every`: how often what they find is drawn")?,
+                        seed: nodes.seed_of(node, "flapping checks")? ^ u64::from(number),
+                    },
+                };
+                machine.set_port(number, answer, lasts.context("checks: say how long, with `for`")?);
+            }
+        }
+        Ok(lasts.unwrap_or_default())
     }
 
     /// The agent's answer takes time; a refusal fails the run when it comes.

@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 
 use super::assertions;
 use super::controllers::Controllers;
-use super::invariants::Invariants;
+use super::invariants::{Invariants, Trouble};
 use super::link::Reach;
 use super::log::{Failure, Log};
-use super::nodes::Nodes;
+use super::nodes::{self, Nodes};
 use super::operator::Operator;
 use super::plugins::{PLUGIN_NAMESPACE, plugin_jobs};
 use super::scenario::{
@@ -148,6 +148,11 @@ impl Run {
             operator.make_namespace(PLUGIN_NAMESPACE)?;
             operator.apply(&manifest)?;
         }
+        if scenario.has_services() {
+            for (number, node) in (0..).zip(&scenario.nodes) {
+                operator.make_core_node(&node.name, &nodes::address(number))?;
+            }
+        }
         let nodes = Nodes::start(&world, settings.seed, &scenario.nodes)?;
         let mut run = Self {
             world,
@@ -177,6 +182,12 @@ impl Run {
         }
     }
 
+    /// Something between controller and API server goes wrong from now on, or does no more.
+    fn trouble(&self, which: Trouble, begins: bool) {
+        let at = self.world.clock.elapsed();
+        self.world.log().note_trouble(at, which, begins);
+    }
+
     /// Lets time pass until the end.
     async fn steps(&mut self, scenario: &Scenario) {
         while let Some((&(at, number), _)) = self.agenda.first_key_value() {
@@ -200,11 +211,24 @@ impl Run {
                 Due::EndSecondLeader => {
                     self.controllers.end_second();
                     self.world.log().invariants.expect_two_leaders(false);
+                    self.trouble(Trouble::TwoLeaders, false);
                 }
-                Due::MendLeaseWatch => self.controllers.set_lease_watch(false),
-                Due::EndOutage => self.world.links.set_server_gone(false),
-                Due::EndSlowness => self.world.links.set_latency(Duration::ZERO),
-                Due::EndConflicts => self.world.links.set_conflicts(0),
+                Due::MendLeaseWatch => {
+                    self.controllers.set_lease_watch(false);
+                    self.trouble(Trouble::LeaseWatch, false);
+                }
+                Due::EndOutage => {
+                    self.world.links.set_server_gone(false);
+                    self.trouble(Trouble::Outage, false);
+                }
+                Due::EndSlowness => {
+                    self.world.links.set_latency(Duration::ZERO);
+                    self.trouble(Trouble::Slowness, false);
+                }
+                Due::EndConflicts => {
+                    self.world.links.set_conflicts(0);
+                    self.trouble(Trouble::Conflicts, false);
+                }
                 Due::End => {
                     let settled = {
                         let mut log = self.world.log();
@@ -243,6 +267,11 @@ impl Run {
             Action::Delete(name) => operator.delete(name),
             Action::Node(node) => self.act_on_nodes(&operator, node),
             Action::Alloc(alloc) => operator.act_on_allocs(alloc, &self.nodes, &mut self.errands),
+            Action::Checks(checks) => {
+                let lasts = operator.act_on_checks(checks, &self.nodes)?;
+                self.world.log().invariants.disturb(step.at + lasts);
+                Ok(())
+            }
             Action::Deployment(deployment) => operator.act_on_deployment(deployment),
             Action::Job(job) => operator.act_on_job(job),
             Action::Volume(volume) => operator.act_on_volume(volume),
@@ -290,15 +319,18 @@ impl Run {
             ControllerAction::SecondLeader => {
                 self.controllers.start_second();
                 self.world.log().invariants.expect_two_leaders(true);
+                self.trouble(Trouble::TwoLeaders, true);
                 self.plan_after(step.lasts, Due::EndSecondLeader);
             }
             ControllerAction::BreakLeaseWatch => {
                 self.controllers.set_lease_watch(true);
+                self.trouble(Trouble::LeaseWatch, true);
                 self.plan_after(step.lasts, Due::MendLeaseWatch);
             }
             ControllerAction::ClockStep => {
                 let by = step.lasts.context("controller: clockStep needs `for`: by how much the clock jumps")?;
                 self.controllers.step_clock(by.to_std());
+                self.trouble(Trouble::ClockStep, false);
             }
         }
         Ok(())
@@ -308,11 +340,13 @@ impl Run {
         match step.action {
             ApiAction::Outage => {
                 self.world.links.set_server_gone(true);
+                self.trouble(Trouble::Outage, true);
                 self.plan_after(step.lasts, Due::EndOutage);
             }
             ApiAction::Slow => {
                 let latency = step.latency.context("api: slow needs `latency`")?;
                 self.world.links.set_latency(latency.to_std());
+                self.trouble(Trouble::Slowness, true);
                 self.plan_after(step.lasts, Due::EndSlowness);
             }
             ApiAction::Conflicts => {
@@ -320,6 +354,7 @@ impl Run {
                 anyhow::ensure!((0.0..=1.0).contains(&rate), "api: rate is {rate}; it must be between 0 and 1");
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 1")]
                 self.world.links.set_conflicts((rate * 100_000.0) as u32);
+                self.trouble(Trouble::Conflicts, true);
                 self.plan_after(step.lasts, Due::EndConflicts);
             }
         }

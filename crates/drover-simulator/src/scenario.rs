@@ -221,6 +221,8 @@ struct StepFile {
     #[serde(default)]
     alloc: Option<AllocStep>,
     #[serde(default)]
+    checks: Option<ChecksStep>,
+    #[serde(default)]
     deployment: Option<DeploymentStep>,
     #[serde(default)]
     job: Option<JobStep>,
@@ -256,6 +258,7 @@ pub(super) enum Action {
     Delete(ObjectName),
     Node(NodeStep),
     Alloc(Box<AllocStep>),
+    Checks(Box<ChecksStep>),
     Deployment(DeploymentStep),
     Job(JobStep),
     Volume(VolumeStep),
@@ -402,6 +405,30 @@ filtered! {
         #[serde(default)]
         signal: Option<String>,
     }
+}
+
+filtered! {
+    /// What the checks of allocations find from now on.
+    ChecksStep {
+        action: ChecksAction,
+        #[serde(default, rename = "for")]
+        lasts: Option<GoDuration>,
+        /// How often what flaps is drawn again.
+        #[serde(default)]
+        every: Option<GoDuration>,
+    }
+}
+
+/// What checks can find.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ChecksAction {
+    Fail,
+    /// Nothing answers.
+    Silence,
+    /// Now this, now that.
+    Flap,
+    Mend,
 }
 
 filtered! {
@@ -569,6 +596,8 @@ pub(super) struct Assertion {
     #[serde(default)]
     pub(super) volume: Option<VolumeAssertion>,
     #[serde(default)]
+    pub(super) endpoints: Option<EndpointsAssertion>,
+    #[serde(default)]
     pub(super) never: Option<Never>,
     #[serde(default)]
     pub(super) writes: Option<Writes>,
@@ -655,6 +684,19 @@ pub(super) struct VolumeAssertion {
     pub(super) capacity: Option<String>,
 }
 
+/// What is found below a Service.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct EndpointsAssertion {
+    pub(super) service: String,
+    #[serde(default = "default_namespace")]
+    pub(super) namespace: String,
+    #[serde(default)]
+    pub(super) ready: Option<usize>,
+    #[serde(default)]
+    pub(super) not_ready: Option<usize>,
+}
+
 /// Claims of a volume, counted.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -729,9 +771,26 @@ impl Scenario {
         self.steps.iter().map(|step| step.at).max().unwrap_or_default()
     }
 
+    /// Whether anything is to be found by name. Where nothing is, the nodes need none of what Kubernetes knows of them.
+    pub(super) fn has_services(&self) -> bool {
+        self.steps.iter().any(|step| match &step.action {
+            Action::Apply(manifests) => manifests.iter().any(names_services),
+            _ => false,
+        })
+    }
+
     /// When nothing goes wrong by chance any more.
     pub(super) fn faults_until(&self) -> Duration {
         self.faults.until.map_or_else(|| self.duration.saturating_sub(SETTLE), GoDuration::to_std)
+    }
+}
+
+/// Whether a list of services stands anywhere in it.
+fn names_services(manifest: &Value) -> bool {
+    match manifest {
+        Value::Array(items) => items.iter().any(names_services),
+        Value::Object(fields) => fields.contains_key("services") || fields.values().any(names_services),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -765,6 +824,7 @@ impl StepFile {
             found.push(Action::Node(node));
         }
         found.extend(self.alloc.map(|alloc| Action::Alloc(Box::new(alloc))));
+        found.extend(self.checks.map(|checks| Action::Checks(Box::new(checks))));
         found.extend(self.deployment.map(Action::Deployment));
         found.extend(self.job.map(Action::Job));
         found.extend(self.volume.map(Action::Volume));
@@ -780,7 +840,7 @@ impl StepFile {
         let count = found.len();
         let (Some(action), 1) = (found.pop(), count) else {
             bail!(
-                "has {count} actions; give exactly one of apply, delete, node, alloc, deployment, job, volume, controller, api, expect, dump"
+                "has {count} actions; give exactly one of apply, delete, node, alloc, checks, deployment, job, volume, controller, api, expect, dump"
             );
         };
         Ok(Step { at: self.at.to_std(), number, refused: self.refused, action })
@@ -795,13 +855,14 @@ impl Assertion {
             self.deployment.is_some(),
             self.node.is_some(),
             self.volume.is_some(),
+            self.endpoints.is_some(),
             self.never.is_some(),
             self.writes.is_some(),
         ];
         let count = set.iter().filter(|is_set| **is_set).count();
         ensure!(
             count == 1,
-            "has {count} assertions; give exactly one of allocs, job, deployment, node, volume, never, writes"
+            "has {count} assertions; give exactly one of allocs, job, deployment, node, volume, endpoints, never, writes"
         );
         if let Some(counted) = &self.allocs {
             let has_bound = counted.count.is_some() || counted.min.is_some() || counted.max.is_some();

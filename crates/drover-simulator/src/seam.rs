@@ -3,7 +3,8 @@
 //!
 //! Input: calls of the real controller and the real agent. Output: the in-memory store's answers, late, twice or never,
 //! as the scenario's faults and its steps say; each write is shown to the run's observer. All chances come from one
-//! seeded stream per process, but for what becomes of Events: one Event more or less changes nothing else. Must never
+//! seeded stream per process, but for what becomes of Events, Services and slices: one more or less of them changes
+//! nothing else. Must never
 //! know what any object means.
 
 use std::fmt::Debug;
@@ -16,6 +17,7 @@ use kube::Resource;
 use serde_json::{Value, json};
 
 use super::link::{Client, Link, Reach};
+use super::seeds::stream_seed;
 use super::verb::Verb;
 use super::world::World;
 use drover_api::LEADER_LEASE;
@@ -34,8 +36,9 @@ pub(super) struct Seam {
     pub(super) world: Arc<World>,
     pub(super) client: Client,
     pub(super) link: Link,
-    pub(super) rng: Arc<Mutex<fastrand::Rng>>,
+    rng: Arc<Mutex<fastrand::Rng>>,
     of_events: Arc<Mutex<fastrand::Rng>>,
+    of_services: Arc<Mutex<fastrand::Rng>>,
     pub(super) manager: &'static str,
     /// Whether it has a leader's Lease of its own and does not see the others'.
     pub(super) has_shadow: bool,
@@ -70,7 +73,9 @@ impl Seam {
         let link = world.links.of(client);
         let mut rng = fastrand::Rng::with_seed(seed);
         let of_events = Arc::new(Mutex::new(rng.fork()));
-        Self { world, client, link, rng: Arc::new(Mutex::new(rng)), of_events, manager, has_shadow: false }
+        let of_services = fastrand::Rng::with_seed(stream_seed(seed, "services", 0));
+        let (rng, of_services) = (Arc::new(Mutex::new(rng)), Arc::new(Mutex::new(of_services)));
+        Self { world, client, link, rng, of_events, of_services, manager, has_shadow: false }
     }
 
     /// The same for a controller that leads beside others.
@@ -78,14 +83,20 @@ impl Seam {
         Self { has_shadow: true, ..self }
     }
 
-    pub(super) fn chance<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
-        draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Draws of what may become of calls and events about a kind.
+    pub(super) fn chance<T>(&self, kind: &Kind, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
+        let chances = match kind.name.as_str() {
+            "Event" => &self.of_events,
+            // So that a run in which nothing is found by name is the same as before there was any of it.
+            "Service" | "EndpointSlice" => &self.of_services,
+            _ => &self.rng,
+        };
+        draw(&mut chances.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Decides what becomes of a call.
     fn draw(&self, kind: &Kind, verb: Verb, is_conditional: bool) -> Fate {
-        let chances = if kind.name == "Event" { &self.of_events } else { &self.rng };
-        self.fate(kind, verb, is_conditional, &mut chances.lock().unwrap_or_else(PoisonError::into_inner))
+        self.chance(kind, |rng| self.fate(kind, verb, is_conditional, rng))
     }
 
     fn fate(&self, kind: &Kind, verb: Verb, is_conditional: bool, rng: &mut fastrand::Rng) -> Fate {
@@ -194,6 +205,7 @@ impl Seam {
         let write = result.map_err(refusal)?;
         let object = self.read(&write.object);
         self.world.observe(self.client, verb, write.change);
+        self.world.observe_read(self.client, &write.object);
         object
     }
 

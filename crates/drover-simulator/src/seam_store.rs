@@ -81,6 +81,7 @@ impl Store for Seam {
 
     async fn delete<K: Object>(&self, key: &Key, condition: &Precondition) -> Result<(), StoreError> {
         let kind = Self::kind_of::<K>()?;
+        self.world.observe_attempt(self.client, kind, key);
         let delete = || {
             let place = self.place::<K>(key);
             let write = self.world.store.delete(kind, &place, condition, self.world.now()).map_err(refusal)?;

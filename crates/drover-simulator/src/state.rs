@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::{Allocation, Deployment};
+use drover_api::{Allocation, Deployment, label};
 use drover_store::memory::{FieldSelection, MemoryStore, Stored};
 use serde_json::{Map, Value, json};
 
@@ -46,6 +46,22 @@ pub(super) fn newest_deployment(
     };
     World::kind("Deployment")?;
     Ok(all(store, "Deployment").into_iter().filter(is_of_job).max_by_key(|stored| age(stored)))
+}
+
+/// The slices below a Service: those whose endpoints are ready, and the others.
+pub(super) fn endpoints(store: &MemoryStore, namespace: &str, service: &str) -> (Vec<String>, Vec<String>) {
+    let slices = all(store, "EndpointSlice").into_iter().filter(|stored| {
+        stored.key.namespace.as_deref() == Some(namespace)
+            && stored.value["metadata"]["labels"][label::SERVICE_NAME] == service
+    });
+    let (ready, not_ready): (Vec<_>, Vec<_>) = slices.partition(|stored| is_ready(&stored.value));
+    let names = |slices: Vec<Arc<Stored>>| slices.iter().map(|stored| stored.key.name.clone()).collect();
+    (names(ready), names(not_ready))
+}
+
+/// Whether requests come to an endpoint of this slice.
+pub(super) fn is_ready(slice: &Value) -> bool {
+    slice["endpoints"].as_array().into_iter().flatten().any(|endpoint| endpoint["conditions"]["ready"] == true)
 }
 
 /// What is there, without what differs from run to run: names, uids, times, nodes of allocations, and what was lost
@@ -97,7 +113,17 @@ pub(super) fn end_state(store: &MemoryStore) -> Value {
     let deployments: BTreeMap<String, Value> = newest.into_iter().map(|(job, (_, end))| (job, end)).collect();
     let volumes: BTreeMap<String, Value> =
         all(store, "CSIVolume").iter().map(|stored| (stored.key.to_string(), volume(&stored.value))).collect();
-    json!({ "allocations": slots, "deployments": deployments, "jobs": jobs, "nodes": nodes, "volumes": volumes })
+    let mut services: BTreeMap<String, BTreeMap<&str, usize>> = BTreeMap::new();
+    for stored in all(store, "EndpointSlice") {
+        let service = stored.value["metadata"]["labels"][label::SERVICE_NAME].as_str().unwrap_or_default();
+        let namespace = stored.key.namespace.as_deref().unwrap_or_default();
+        let counts = services.entry(format!("{namespace}/{service}")).or_default();
+        *counts.entry(if is_ready(&stored.value) { "ready" } else { "notReady" }).or_default() += 1;
+    }
+    json!({
+        "allocations": slots, "deployments": deployments, "jobs": jobs, "nodes": nodes, "services": services,
+        "volumes": volumes,
+    })
 }
 
 /// What of a volume is the same for any holder.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drover_store::memory::{Kind, StoredChange};
+use drover_store::Key;
+use drover_store::memory::{Kind, Stored, StoredChange};
 use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 
@@ -120,6 +121,8 @@ impl World {
 
     /// A process ends.
     pub(super) fn crash(&self, client: Client) {
+        let at = self.clock.elapsed();
+        self.log().note_crash(at, client);
         // When nobody listens the run is over.
         self.crashes.send(client).ok();
     }
@@ -143,6 +146,23 @@ impl World {
             if self.store.has_garbage() {
                 self.garbage.notify_one();
             }
+        }
+    }
+
+    /// Shows to the observer what a process has read.
+    pub(super) fn observe_read(&self, client: Client, object: &Stored) {
+        let is_asked = matches!(object.kind.name.as_str(), "Allocation" | "EndpointSlice");
+        if matches!(client, Client::Controller(_)) && is_asked {
+            let at = self.clock.elapsed();
+            self.log().invariants.observe_read(at, client, object);
+        }
+    }
+
+    /// Shows to the observer that a process is about to delete something, whatever becomes of it.
+    pub(super) fn observe_attempt(&self, client: Client, kind: &Kind, key: &Key) {
+        if matches!(client, Client::Controller(_)) && kind.name == "EndpointSlice" {
+            let at = self.clock.elapsed();
+            self.log().invariants.observe_attempt(at, client, key);
         }
     }
 
@@ -205,7 +225,7 @@ impl World {
     /// The kind of this name.
     pub(super) fn kind(name: &str) -> anyhow::Result<&'static Kind> {
         drover_store::memory::kind(name).ok_or_else(|| {
-            anyhow::anyhow!("the simulator has no kind {name:?}; it has Job, Deployment, Allocation, CSIVolume, ClientNode, JobVersion, Namespace, ConfigMap, Lease, Event")
+            anyhow::anyhow!("the simulator has no kind {name:?}; it has Job, Deployment, Allocation, CSIVolume, ClientNode, JobVersion, Namespace, ConfigMap, Lease, Event, Service, EndpointSlice, Node")
         })
     }
 }

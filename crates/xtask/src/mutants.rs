@@ -28,7 +28,7 @@ const SHOWN: usize = 90;
 pub struct MutantsArgs {
     /// Only defects whose name contains this
     filter: Option<String>,
-    /// The scenario that searches
+    /// The scenario that searches, where a defect names no other
     #[arg(long, default_value = "examples/scenarios/chaos.yaml")]
     scenario: PathBuf,
     /// How many seeds are tried for each defect
@@ -44,6 +44,9 @@ pub struct MutantsArgs {
 struct Defect {
     name: String,
     what: String,
+    /// The scenario that searches it; none: that of all.
+    #[serde(default)]
+    scenario: Option<PathBuf>,
     edits: Vec<Edit>,
 }
 
@@ -81,7 +84,7 @@ pub fn run(args: &MutantsArgs) -> Result<ExitCode> {
     print_line("| defect | found by seed | with | seconds | what was planted |\n|---|---|---|---|---|");
     let mut n_found = 0;
     for defect in &wanted {
-        let Search { found, seconds } = search(&program, args, &defect.name)?;
+        let Search { found, seconds } = search(&program, args, defect)?;
         n_found += usize::from(found.is_some());
         let (seed, what) = found.map_or_else(
             || ("-".to_owned(), format!("nothing in {} seeds", args.seeds)),
@@ -192,17 +195,18 @@ impl Edit {
 }
 
 /// Looks for the first seed that fails with the defect and passes without it.
-fn search(program: &Path, args: &MutantsArgs, defect: &str) -> Result<Search> {
+fn search(program: &Path, args: &MutantsArgs, defect: &Defect) -> Result<Search> {
     let began = Instant::now();
+    let (name, scenario) = (&defect.name, defect.scenario.as_ref().unwrap_or(&args.scenario));
     let mut first = 1;
     let found = loop {
         let seeds = format!("{first}..{}", args.seeds);
-        let (passes, text) = simulate(program, args, Some(defect), &["--seeds", &seeds, "--until-failure"])?;
+        let (passes, text) = simulate(program, scenario, Some(name), &["--seeds", &seeds, "--until-failure"])?;
         if passes {
             break None;
         }
-        let finding = Finding::read(&text).with_context(|| format!("drover simulate with {defect}: {text}"))?;
-        let (is_right_without, _) = simulate(program, args, None, &["--seed", &finding.seed.to_string()])?;
+        let finding = Finding::read(&text).with_context(|| format!("drover simulate with {name}: {text}"))?;
+        let (is_right_without, _) = simulate(program, scenario, None, &["--seed", &finding.seed.to_string()])?;
         if is_right_without {
             break Some(finding);
         }
@@ -215,9 +219,9 @@ fn search(program: &Path, args: &MutantsArgs, defect: &str) -> Result<Search> {
 }
 
 /// Runs the copy; whether all passes, and what it says.
-fn simulate(program: &Path, args: &MutantsArgs, defect: Option<&str>, seeds: &[&str]) -> Result<(bool, String)> {
+fn simulate(program: &Path, scenario: &Path, defect: Option<&str>, seeds: &[&str]) -> Result<(bool, String)> {
     let mut command = Command::new(program);
-    command.current_dir(workspace::root()).arg("simulate").arg(&args.scenario).args(seeds).stdin(Stdio::null());
+    command.current_dir(workspace::root()).arg("simulate").arg(scenario).args(seeds).stdin(Stdio::null());
     match defect {
         Some(name) => command.env(SWITCH, name),
         None => command.env_remove(SWITCH),
@@ -255,7 +259,7 @@ mod tests {
     #[test]
     fn every_defect_can_still_be_planted() {
         let defects = read().expect("the list");
-        assert_eq!(defects.len(), 10);
+        assert_eq!(defects.len(), 12);
         for defect in &defects {
             assert!(!defect.edits.is_empty(), "{}", defect.name);
             for edit in &defect.edits {

@@ -10,6 +10,6 @@ mod script;
 mod tls;
 
 pub(crate) use host_prober::HostProber;
-#[cfg(any(test, feature = "simulated"))]
+#[cfg(test)]
 pub(crate) use prober::AlwaysWell;
 pub(crate) use prober::{Prober, TaskPlace, TaskPlaces};

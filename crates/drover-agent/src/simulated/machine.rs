@@ -6,17 +6,18 @@
 //! same again. Must never know what a scenario is about.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use drover_api::client_node::{DriverInfo, Fingerprint};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::plugin::{Cloud, PluginObserver, PluginSpec, SimulatedPlugin};
+use super::ports::{PortAnswer, Ports};
 use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::Directory;
 use crate::artifacts::AlwaysFetched;
-use crate::checks::AlwaysWell;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, ExitResult, Mock, MockChange};
 use crate::node::devices::Devices;
@@ -118,6 +119,7 @@ pub struct Machine {
     disk: MemoryDisk,
     mock: Mock,
     plugins: Vec<SimulatedPlugin>,
+    ports: Ports,
     /// Of the agent that runs now.
     directory: Arc<Mutex<Directory>>,
 }
@@ -138,6 +140,7 @@ impl Machine {
             disk: MemoryDisk::default(),
             mock,
             plugins: Vec::new(),
+            ports: Ports::default(),
             directory: Arc::default(),
         }
     }
@@ -189,7 +192,7 @@ impl Machine {
                 disks: Arc::new(NoRemoteDisks),
                 fingerprint: watch::Sender::new(fingerprint).subscribe(),
                 host_env: std::collections::BTreeMap::new(),
-                prober: Arc::new(AlwaysWell),
+                prober: Arc::new(self.ports.clone()),
                 fetcher: Arc::new(AlwaysFetched),
                 renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::new(crate::values::NoValues),
@@ -226,6 +229,16 @@ impl Machine {
             }
         };
         self.mock.end(allocation, task, &exit)
+    }
+
+    /// From now on the probes of checks find this at a port, for so long, whatever holds it.
+    pub fn set_port(&self, port: u16, answer: PortAnswer, lasts: Duration) {
+        self.ports.set(port, answer, lasts);
+    }
+
+    /// What answers at a port is well again.
+    pub fn mend_port(&self, port: u16) {
+        self.ports.mend(port);
     }
 
     /// Restarts tasks of an allocation, as a person may ask; ready when they were ended.

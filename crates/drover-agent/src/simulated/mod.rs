@@ -2,6 +2,8 @@
 
 mod machine;
 mod plugin;
+mod ports;
 
 pub use machine::{Life, Machine, RequestError, Restart, SimulatedEnd, TaskChange, TaskRun};
 pub use plugin::{Cloud, MountChange, MountRun, PluginCall, PluginNews, PluginObserver, PluginSpec};
+pub use ports::PortAnswer;

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use drover_api::Job;
 use drover_core::definition::Definition;
-use drover_store::memory::{MemoryStore, StoredChange};
+use drover_store::Key;
+use drover_store::memory::{MemoryStore, Stored, StoredChange};
 use jiff::Timestamp;
 
+use super::calm::Trouble;
 use super::definitions::{Definitions, is_per_node};
+use super::endpoints::EndpointsWatch;
 use super::{order, rest, rollout, room, slots, tasks, volumes};
 use crate::link::Client;
 use drover_agent::simulated::{MountChange, MountRun, TaskChange, TaskRun};
@@ -23,6 +26,7 @@ pub(crate) struct Invariants {
     rollout: rollout::Rollouts,
     tasks: tasks::Tasks,
     volumes: volumes::Volumes,
+    endpoints: EndpointsWatch,
     rest: rest::Rest,
 }
 
@@ -32,6 +36,7 @@ impl Invariants {
         let mut invariants = Self::default();
         invariants.rest.begin(start);
         invariants.rest.disturb(faults_until);
+        invariants.endpoints.begin(faults_until);
         invariants
     }
 
@@ -39,6 +44,7 @@ impl Invariants {
     pub(crate) fn observe(&mut self, at: Duration, by: Option<Client>, change: &StoredChange) -> Vec<String> {
         let mut found = Vec::new();
         order::check(by, change, &mut found);
+        self.endpoints.observe(at, by, change, &mut found);
         match change.object().kind.name.as_str() {
             "Job" => self.note_job(change),
             "Allocation" => {
@@ -102,6 +108,30 @@ impl Invariants {
         self.rest.note_controller(at);
     }
 
+    /// Something between controller and API server goes wrong from now on, or does no more: says what was wrong before.
+    pub(crate) fn note_trouble(&mut self, at: Duration, trouble: Trouble, begins: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        self.endpoints.note_trouble(at, trouble, begins, &mut found);
+        found
+    }
+
+    /// A controller is gone: says what was wrong before.
+    pub(crate) fn note_crash(&mut self, at: Duration, client: Client) -> Vec<String> {
+        let mut found = Vec::new();
+        self.endpoints.note_crash(at, client, &mut found);
+        found
+    }
+
+    /// A controller has read an allocation or a slice.
+    pub(crate) fn observe_read(&mut self, at: Duration, client: Client, object: &Stored) {
+        self.endpoints.note_read(at, client, object);
+    }
+
+    /// A controller is about to delete a slice.
+    pub(crate) fn observe_attempt(&mut self, at: Duration, client: Client, slice: &Key) {
+        self.endpoints.note_attempt(at, client, slice);
+    }
+
     /// When all must have come to rest, if nothing happens any more.
     pub(crate) fn settles_at(&self) -> Duration {
         self.rest.settles_at()
@@ -133,6 +163,7 @@ impl Invariants {
     pub(crate) fn finish(&mut self, at: Duration, store: &MemoryStore) -> Vec<String> {
         let mut found = Vec::new();
         self.slots.check_overlaps(at, &mut found);
+        self.endpoints.finish(at, &mut found);
         self.rest.finish(at, store, &mut found);
         found
     }

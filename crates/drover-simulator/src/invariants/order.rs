@@ -45,7 +45,9 @@ pub(super) fn check(by: Option<Client>, change: &StoredChange, found: &mut Vec<S
         Some(Client::Controller(_)) => {
             let fields: &[&str] = match kind {
                 "Job" | "JobVersion" | "Deployment" | "CSIVolume" => &["/spec"],
-                "Allocation" => &["/status/taskStates", "/status/endedAt", "/status/health"],
+                "Allocation" => {
+                    &["/status/taskStates", "/status/endedAt", "/status/health", "/status/services", "/status/checks"]
+                }
                 "ClientNode" => &["/spec/meta", "/spec/nodePool", "/spec/datacenter", "/status/fingerprint"],
                 _ => &[],
             };

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use drover_api::Allocation;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::service::Service;
 use drover_store::memory::StoredChange;
 
 use super::definitions::Definitions;
@@ -14,6 +15,11 @@ use drover_agent::simulated::{TaskChange, TaskRun};
 struct KnownTasks {
     /// Whether all of it is to run, and nothing in its definition ends it.
     is_to_stay: bool,
+}
+
+/// Whether a check of a service restarts its tasks when it fails.
+fn restarts(service: &Service) -> bool {
+    service.checks.iter().any(|check| check.check_restart.as_ref().is_some_and(|restart| restart.limit > 0))
 }
 
 /// The runs of all tasks.
@@ -44,6 +50,7 @@ impl Tasks {
                 || group.max_run_duration.is_some()
                 || group.stop_after_client_disconnect.is_some()
                 || group.disconnect.as_ref().is_some_and(|block| block.stop_on_client_after.is_some())
+                || group.services.iter().chain(group.tasks.iter().flat_map(|task| &task.services)).any(restarts)
         });
         let client = alloc.status.as_ref().map(|status| status.client_status).unwrap_or_default();
         let is_to_stay = spec.desired_status == DesiredStatus::Run

@@ -34,6 +34,7 @@ impl WatchEvent {
 pub struct FieldSelection {
     namespace: Option<String>,
     fields: Vec<(Field, String)>,
+    labels: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,17 +66,31 @@ impl FieldSelection {
         };
         let parts = fields.unwrap_or_default().split(',').filter(|part| !part.is_empty());
         let fields = parts.map(one).collect::<Result<Vec<_>, String>>()?;
-        Ok(Self { namespace: namespace.map(str::to_owned), fields })
+        Ok(Self { namespace: namespace.map(str::to_owned), fields, labels: Vec::new() })
+    }
+
+    /// The same, narrowed by a label selector, as `app.kubernetes.io/managed-by=drover`.
+    ///
+    /// # Errors
+    /// When it asks for more than that labels have certain values.
+    pub fn labelled(mut self, selector: &str) -> Result<Self, String> {
+        for text in selector.split(',').filter(|part| !part.is_empty()) {
+            let pair = text.split_once('=').filter(|(key, _)| !key.ends_with('!'));
+            let (key, value) = pair.ok_or_else(|| format!("label selector {text:?} is not of the form label=value"))?;
+            self.labels.push((key.to_owned(), value.trim_start_matches('=').to_owned()));
+        }
+        Ok(self)
     }
 
     pub(crate) fn has(&self, object: &Stored) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| object.key.namespace.as_ref() == Some(namespace))
             && self.fields.iter().all(|(field, value)| field.of(object) == value)
+            && self.labels.iter().all(|(key, value)| object.value["metadata"]["labels"][key] == value.as_str())
     }
 
-    /// Whether it selects by fields.
+    /// Whether it selects by fields or labels.
     pub(crate) fn has_fields(&self) -> bool {
-        !self.fields.is_empty()
+        !self.fields.is_empty() || !self.labels.is_empty()
     }
 
     /// The name of the only object that this can select.
@@ -262,6 +277,32 @@ impl StoredChange {
             Some(after) if before => self.before.as_ref().map(|last| WatchEvent::Gone(last.at_version(after.version))),
             Some(_) => None,
             None => self.before.as_ref().filter(|_| before).map(|before| WatchEvent::Gone(Arc::clone(before))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::memory::fields::Owners;
+    use crate::memory::kind;
+
+    #[test]
+    fn labels_select_by_their_values_alone() {
+        let kind = kind::kind("Service").unwrap();
+        let has = |selector: &str, labels: serde_json::Value| {
+            let selection = FieldSelection::default().labelled(selector).unwrap();
+            let value = json!({ "metadata": { "name": "a", "labels": labels } });
+            let key = crate::store::Key::namespaced("shop", "a");
+            selection.has(&Stored::new(kind, key, value, 1, Owners::default()))
+        };
+        assert!(has("by=drover", json!({ "by": "drover", "more": "x" })) && has("", json!({})));
+        assert!(has("by==drover,more=x", json!({ "by": "drover", "more": "x" })));
+        assert!(!has("by=drover", json!({ "by": "other" })) && !has("by=drover", json!({})));
+        for other in ["by", "by!=drover", "by in (a)"] {
+            assert!(FieldSelection::default().labelled(other).is_err(), "{other}");
         }
     }
 }
