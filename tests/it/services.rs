@@ -184,8 +184,8 @@ async fn found(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// What the holder of an agent's token writes of its own allocations is taken, and leads nobody elsewhere. Each lie goes
-/// with a change that is followed, so that it was read.
+/// What the holder of an agent's token writes of its own allocations is taken, and leads no request elsewhere. Each lie
+/// goes with a change that is followed, so that it was read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn must_survive_a_stolen_token_that_lies_about_what_is_found() {
     let cluster = installed("lies", &[]).await;

@@ -20,6 +20,7 @@ mod many;
 mod nodes;
 mod operator;
 mod plugins;
+mod readiness;
 mod report;
 mod run;
 mod scenario;

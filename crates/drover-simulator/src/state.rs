@@ -7,6 +7,7 @@ use drover_api::{Allocation, Deployment, label};
 use drover_store::memory::{FieldSelection, MemoryStore, Stored};
 use serde_json::{Map, Value, json};
 
+use super::readiness::is_ready;
 use super::world::World;
 
 /// All objects of a kind, by name.
@@ -57,11 +58,6 @@ pub(super) fn endpoints(store: &MemoryStore, namespace: &str, service: &str) -> 
     let (ready, not_ready): (Vec<_>, Vec<_>) = slices.partition(|stored| is_ready(&stored.value));
     let names = |slices: Vec<Arc<Stored>>| slices.iter().map(|stored| stored.key.name.clone()).collect();
     (names(ready), names(not_ready))
-}
-
-/// Whether requests come to an endpoint of this slice.
-pub(super) fn is_ready(slice: &Value) -> bool {
-    slice["endpoints"].as_array().into_iter().flatten().any(|endpoint| endpoint["conditions"]["ready"] == true)
 }
 
 /// What is there, without what differs from run to run: names, uids, times, nodes of allocations, and what was lost

@@ -38,7 +38,7 @@ struct Leader {
 #[derive(Debug, Default)]
 pub(super) struct Calm {
     ongoing: BTreeSet<Trouble>,
-    /// When the last trouble ended.
+    /// When the last of that ended.
     ended: Duration,
     leader: Option<Leader>,
 }

@@ -16,7 +16,7 @@ use drover_store::memory::{Stored, StoredChange};
 use super::calm::{Calm, Trouble};
 use super::found::{Found, Sources, is_to_run, owner};
 use crate::link::Client;
-use crate::state::is_ready;
+use crate::readiness::is_ready;
 use crate::times::at_text;
 
 /// How long it may take until what was decided is found.
