@@ -131,10 +131,12 @@ impl EndpointsWatch {
                     return;
                 }
                 let Some(known) = self.known.get(&by) else { return };
-                // One that could not be deleted does not keep its allocation from the stop.
+                let late = if self.calm.since(at).is_some() { MOMENT } else { PATIENCE };
+                // One that could not be deleted does not keep its allocation from the stop, and of one that was being
+                // made while the stop was under way the leader hears too late.
                 let is_left = |slice: &&Key| {
                     let was_tried = known.attempts.get(slice).is_some_and(|tried| at <= *tried + PATIENCE);
-                    known.slices.contains_key(slice) && !was_tried
+                    known.slices.get(slice).is_some_and(|read| at > *read + late) && !was_tried
                 };
                 for slice in self.sources.slices_of(after.uid()).map(|(slice, _)| slice).filter(is_left) {
                     found.push(format!(

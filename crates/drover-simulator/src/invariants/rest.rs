@@ -189,6 +189,9 @@ fn is_collected(change: &StoredChange) -> bool {
 /// Whether the collection of claims asks for another look at a volume whose release goes on: `modifiedAt` moves, as
 /// often as it may.
 fn is_claim_gc(change: &StoredChange) -> bool {
+    if change.object().kind.name != "CSIVolume" {
+        return false;
+    }
     let status = |stored: Option<&Stored>| stored?.typed::<CSIVolume>().ok()?.status.clone();
     let Some(before) = status(change.before.as_deref()) else { return false };
     let Some(after) = status(change.after.as_deref()) else { return false };

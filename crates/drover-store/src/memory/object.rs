@@ -22,7 +22,7 @@ pub struct Stored {
     /// Its resourceVersion.
     pub version: u64,
     pub(crate) owners: Owners,
-    typed: OnceLock<Result<Box<dyn Any + Send + Sync>, String>>,
+    typed: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Debug for Stored {
@@ -43,19 +43,19 @@ impl Stored {
         Arc::new(Self::new(self.kind, self.key.clone(), value, version, self.owners.clone()))
     }
 
-    /// The object as this type; it is read once. A second type for the same object is an error.
+    /// The object as this type; it is read once. A second type for the same object is an error; one that it cannot be read
+    /// as leaves it to others.
     ///
     /// # Errors
     /// When it cannot be read as this type.
     pub fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<&K, String> {
-        let read = || match K::deserialize(&self.value) {
-            Ok(object) => Ok(Box::new(object) as Box<dyn Any + Send + Sync>),
-            Err(error) => Err(error.to_string()),
-        };
-        match self.typed.get_or_init(read) {
-            Ok(object) => object.downcast_ref().ok_or_else(|| format!("{} was read as another type", self.key)),
-            Err(error) => Err(error.clone()),
+        if self.typed.get().is_none() {
+            let object = K::deserialize(&self.value).map_err(|error| error.to_string())?;
+            // Another thread that was first has read the same.
+            drop(self.typed.set(Box::new(object)));
         }
+        let object = self.typed.get().and_then(|object| object.downcast_ref());
+        object.ok_or_else(|| format!("{} was read as another type", self.key))
     }
 
     /// Its uid.
