@@ -48,6 +48,14 @@ const LONG: &[(&str, &str)] = &[
     ("DROVER_STOP_AFTER_SECONDS", "60"),
     ("DROVER_TEMPLATES", "10000"),
 ];
+/// Tests of `it` that look at the clock: they run one at a time, after the others, which would make them late.
+const TIMED: &[&str] = &[
+    "agent_files::must_survive_x_011_",
+    "agent_files::must_survive_x_034_",
+    "gateway_certificates::g_022_",
+    "gateway_nodes::g_016_",
+    "noise::must_survive_x_029_",
+];
 /// How many of the slowest tests are named.
 const N_SLOWEST: usize = 15;
 
@@ -117,7 +125,9 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     built.sort();
     let mut tally = Tally::default();
     for binary in &built {
-        run_binary(binary, args, progress, &mut tally)?;
+        for pass in passes(binary, args) {
+            run_binary(binary, &pass, args, progress, &mut tally)?;
+        }
     }
     if !args.no_doc && args.filters.is_empty() && args.binaries.is_empty() {
         run_doc_tests(progress, &mut tally)?;
@@ -143,18 +153,42 @@ fn report(tally: &mut Tally, took: Duration) -> Result<()> {
     if failures.is_empty() { Ok(()) } else { bail!("{} tests failed", failures.len()) }
 }
 
-fn run_binary(binary: &Built, args: &TestArgs, progress: &Progress, tally: &mut Tally) -> Result<()> {
-    let step = progress.step(format!("testing {}", binary.target));
-    let mut errors = tempfile::tempfile().context("making a file for the tests' stderr")?;
-    let mut command = Command::new(&binary.executable);
+/// A start of a test binary: the tests that it runs, and how many at a time.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pass {
+    title: String,
+    choice: Vec<String>,
+}
+
+/// How a binary is run: at once, or first what does not look at the clock.
+fn passes(binary: &Built, args: &TestArgs) -> Vec<Pass> {
     // No test's name holds a hyphen.
     let filters = args.filters.iter().map(|filter| filter.replace('-', "_"));
-    command.args(["-Zunstable-options", "--report-time", "--format=json"]).args(filters);
+    let pass = |title: &str, threads: Option<&str>, choice: Vec<String>| {
+        let threads = threads.into_iter().flat_map(|threads| ["--test-threads".to_owned(), threads.to_owned()]);
+        Pass { title: title.to_owned(), choice: choice.into_iter().chain(threads).collect() }
+    };
+    match binary.target.as_str() {
+        // Each is several processes. More at a time make two cores no faster, and each test later than it waits for.
+        "it" if args.filters.is_empty() => {
+            let but_timed = TIMED.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]);
+            let timed = TIMED.iter().map(|name| (*name).to_owned());
+            vec![pass("it", Some("3"), but_timed.collect()), pass("it, by the clock", Some("1"), timed.collect())]
+        }
+        "it" => vec![pass("it", Some("3"), filters.collect())],
+        // These look at the clock.
+        "up" => vec![pass("up", Some("1"), filters.collect())],
+        other => vec![pass(other, None, filters.collect())],
+    }
+}
+
+fn run_binary(binary: &Built, pass: &Pass, args: &TestArgs, progress: &Progress, tally: &mut Tally) -> Result<()> {
+    let step = progress.step(format!("testing {}", pass.title));
+    let mut errors = tempfile::tempfile().context("making a file for the tests' stderr")?;
+    let mut command = Command::new(&binary.executable);
+    command.args(["-Zunstable-options", "--report-time", "--format=json"]).args(&pass.choice);
     if args.long {
         command.envs(LONG.iter().copied());
-    }
-    if let Some(threads) = threads(binary) {
-        command.args(["--test-threads", threads]);
     }
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &binary.package_dir).current_dir(&binary.package_dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.try_clone().context("sharing the file")?);
@@ -194,18 +228,6 @@ fn run_binary(binary: &Built, args: &TestArgs, progress: &Progress, tally: &mut 
     }
     step.done(format!("{} tests", run.n_done));
     Ok(())
-}
-
-/// How many tests of a binary run at a time, where it is not one per core.
-fn threads(binary: &Built) -> Option<&'static str> {
-    match binary.target.as_str() {
-        // These mostly wait for processes. With more at a time two slow cores are never idle, and each waits for the
-        // others.
-        "it" => Some("5"),
-        // These look at the clock.
-        "up" => Some("1"),
-        _ => None,
-    }
 }
 
 fn content(file: &mut File) -> String {
@@ -354,6 +376,31 @@ mod tests {
         let hangs = "no test has ended for 0 min; still running: b".to_owned();
         assert_eq!(follow(&lines, true), (Err(hangs), 1));
         assert_eq!(follow(&lines[..2], false), (Ok(()), 1));
+    }
+
+    #[test]
+    fn what_looks_at_the_clock_runs_after_the_others_and_alone() {
+        let binary = |target: &str| Built {
+            package_dir: "p".into(),
+            target: target.to_owned(),
+            is_test: true,
+            executable: "e".into(),
+        };
+        let choices = |target: &str, filters: &[&str]| {
+            let filters = filters.iter().map(|filter| (*filter).to_owned()).collect();
+            let args = TestArgs { filters, ..TestArgs::default() };
+            passes(&binary(target), &args).into_iter().map(|pass| pass.choice.join(" ")).collect::<Vec<_>>()
+        };
+        let [others, timed] = &choices("it", &[])[..] else { unreachable!("two passes") };
+        for name in TIMED {
+            assert!(others.contains(&format!("--skip {name}")) && timed.contains(name), "{others}\n{timed}");
+        }
+        assert!(others.ends_with("--test-threads 3") && timed.ends_with("--test-threads 1"));
+        assert_eq!(choices("it", &["nomad-cli"]), ["nomad_cli --test-threads 3"]);
+        assert_eq!(
+            (choices("up", &[]), choices("drover", &["a"])),
+            (vec!["--test-threads 1".to_owned()], vec!["a".to_owned()])
+        );
     }
 
     #[test]
