@@ -43,8 +43,8 @@ impl Stored {
         Arc::new(Self::new(self.kind, self.key.clone(), value, version, self.owners.clone()))
     }
 
-    /// The object as this type; it is read once. A second type for the same object is an error; one that it cannot be read
-    /// as leaves it to others.
+    /// The object as this type; it is read once. A second type for the same object is an error; one that it cannot be
+    /// read as leaves it to others.
     ///
     /// # Errors
     /// When it cannot be read as this type.
