@@ -1,8 +1,6 @@
 //! Volumes of a driver that the cluster runs: registered with the kubelet as any driver is, attached by the CSI
 //! project's own attacher, and used by a pod and by drover's tasks side by side.
 
-use std::fs;
-
 use anyhow::{Context as _, Result, ensure};
 use drover_testkit::cargo::Profile;
 use drover_testkit::image::{self, Arch};
@@ -228,12 +226,9 @@ fn bring_images(ground: &Ground) -> Result<()> {
     let sidecars = drover_testkit::csi_sidecars::find_or_build(&progress)?;
     let sidecars = ["csi-attacher", "csi-registrar"].map(|name| (name, sidecars.join(name)));
     for (name, program) in [("csi-hostdir", driver)].into_iter().chain(sidecars) {
-        let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
-        let archive = image::of_programs(&format!("drover.dev/{name}:test"), name, &[(Arch::Amd64, content)])?;
         let file = tempfile::NamedTempFile::new().context("a file for an image")?;
-        fs::write(file.path(), archive).context("writing an image")?;
-        let path = file.path().display().to_string();
-        ground.cluster.images(&["import", "--local", "--snapshotter", "native", &path])?;
+        image::archive_of(&format!("drover.dev/{name}:test"), name, &program, file.path())?;
+        ground.cluster.load(file.path())?;
     }
     Ok(())
 }

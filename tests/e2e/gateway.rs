@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, SYSTEM, is_ready, said, text};
+use crate::ground::{Ground, SYSTEM, holds, is_ready, said, text};
 
 const API_SERVICE: &str = "v1alpha1.subresources.drover.dev";
 
@@ -21,9 +21,7 @@ pub(crate) fn available_and_connected(ground: &Ground) -> Result<String> {
         Ok((pods.len() == 2 && pods.iter().all(is_ready)).then(Instant::now))
     })?;
     ground.eventually("the aggregated API is available", || {
-        let service = ground.read(&["apiservice", API_SERVICE])?;
-        let conditions = service["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        Ok(conditions.iter().any(|it| it["type"] == "Available" && it["status"] == "True").then_some(()))
+        Ok(holds(&ground.read(&["apiservice", API_SERVICE])?, "Available").then_some(()))
     })?;
     let available = since.elapsed();
     ensure!(available < Duration::from_secs(10), "available after {available:?}");

@@ -229,8 +229,13 @@ impl Ground {
 
 /// Whether a pod, or a job, is ready.
 pub(crate) fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    holds(object, "Ready")
+}
+
+/// Whether a condition of an object is true.
+pub(crate) fn holds(object: &Value, condition: &str) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|known| known["type"] == condition && known["status"] == "True")
 }
 
 /// A text in an object.

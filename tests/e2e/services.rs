@@ -11,10 +11,12 @@ use drover_testkit::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, SYSTEM, is_ready, text};
+use crate::ground::{Ground, SYSTEM, holds, is_ready, text};
 
 /// How many copies of the server there are, on three nodes.
 const COPIES: usize = 6;
+/// The program of a copy that is well.
+const SERVER: &str = "/usr/local/sbin/drover-example-web";
 /// Roll-outs with canaries.
 const ROLL_OUTS: u32 = 10;
 /// Connections that the client opens in a second.
@@ -46,7 +48,7 @@ struct Seen {
 /// Row 2 of the table for Services: no request fails but for those on a node that is lost, while it is not known so.
 pub(crate) fn answer_through_everything(ground: &Ground) -> Result<String> {
     ground.installed()?;
-    apply(ground, "1", &json!(["/usr/local/sbin/drover-example-web"]))?;
+    apply(ground, "1", &json!([SERVER]))?;
     ground.kubectl(&["wait", "--for=condition=Ready", "djob/shop", "--timeout", "120s"])?;
     slices_match(ground)?;
     start_client(ground)?;
@@ -146,7 +148,7 @@ fn start_client(ground: &Ground) -> Result<()> {
     ground.kubectl(&["wait", "--for=condition=Ready", "pod/client", "--timeout", "60s"]).map(drop)
 }
 
-/// What the client has told since the first request that was answered: before, the name was perhaps not known yet.
+/// What the client has told so far.
 fn seen(ground: &Ground) -> Result<Seen> {
     let log = ground.kubectl(&["logs", "pod/client"])?;
     let mut seen = Seen::default();
@@ -169,19 +171,11 @@ fn seen(ground: &Ground) -> Result<Seen> {
 
 /// A new version with canaries, promoted by hand.
 fn roll_out(ground: &Ground, release: &str) -> Result<()> {
-    apply(ground, release, &json!(["/usr/local/sbin/drover-example-web"]))?;
+    apply(ground, release, &json!([SERVER]))?;
     let version = release.parse::<i64>().context("a release")? - 1;
     ground.eventually("the canaries are healthy", || {
-        let all = ground.read(&["deployments.drover.dev", "-l", "drover.dev/job=shop"])?;
-        let of_version = |it: &&Value| it.pointer("/spec/jobVersion").and_then(Value::as_i64) == Some(version);
-        let group = all["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(of_version)
-            .map(|it| it["status"]["groups"]["web"].clone());
-        let healthy = group.map_or(0, |group| group["healthyAllocs"].as_i64().unwrap_or_default());
-        Ok((healthy >= 2).then_some(()))
+        let healthy = deployment_of(ground, version)?["status"]["groups"]["web"]["healthyAllocs"].as_i64();
+        Ok((healthy >= Some(2)).then_some(()))
     })?;
     ground.drover(&["deployment", "promote", "shop"])?;
     settled(ground, version)
@@ -191,11 +185,9 @@ fn roll_out(ground: &Ground, release: &str) -> Result<()> {
 fn settled(ground: &Ground, version: i64) -> Result<()> {
     ground.eventually(&format!("version {version} is whole"), || {
         let job = ground.read(&["djob/shop"])?;
-        let allocations = ground.read(&["alloc", "-l", "drover.dev/job=shop"])?;
-        let runs =
-            |it: &&Value| text(it, "/status/clientStatus") == "running" && text(it, "/spec/desiredStatus") == "run";
-        let running: Vec<&Value> = allocations["items"].as_array().into_iter().flatten().filter(runs).collect();
-        let are_new = running.iter().all(|it| it.pointer("/spec/jobVersion").and_then(Value::as_i64) == Some(version));
+        let mut running = running(ground)?;
+        running.retain(|it| text(it, "/spec/desiredStatus") == "run");
+        let are_new = running.iter().all(|it| it["spec"]["jobVersion"] == version);
         Ok((is_ready(&job) && running.len() == COPIES && are_new).then_some(()))
     })
 }
@@ -205,17 +197,13 @@ fn failing_version(ground: &Ground) -> Result<String> {
     apply(ground, "bad", &json!(["/bin/sh", "-c", "exec sleep 1000"]))?;
     let bad = i64::from(ROLL_OUTS) + 1;
     let description = ground.eventually("the failing version is taken back", || {
-        let all = ground.read(&["deployments.drover.dev", "-l", "drover.dev/job=shop"])?;
-        let of_version = |it: &&Value| it.pointer("/spec/jobVersion").and_then(Value::as_i64) == Some(bad);
-        let deployment = all["items"].as_array().into_iter().flatten().find(of_version).cloned().unwrap_or_default();
+        let deployment = deployment_of(ground, bad)?;
         let is_failed = text(&deployment, "/status/phase") == "failed";
         Ok(is_failed.then(|| text(&deployment, "/status/description").to_owned()))
     })?;
     ground.eventually("the version before is whole again", || {
         let job = ground.read(&["djob/shop"])?;
-        let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let is_reverted = conditions.iter().any(|it| it["type"] == "Reverted" && it["status"] == "True");
-        Ok((is_reverted && ready_slices(ground)?.len() == COPIES).then_some(()))
+        Ok((holds(&job, "Reverted") && ready_slices(ground)?.len() == COPIES).then_some(()))
     })?;
     Ok(description)
 }
@@ -231,9 +219,21 @@ fn drain(ground: &Ground, node: &str) -> Result<()> {
 
 /// How many copies run on a node.
 fn on(ground: &Ground, node: &str) -> Result<usize> {
+    Ok(running(ground)?.iter().filter(|it| text(it, "/spec/nodeName") == node).count())
+}
+
+/// The job's allocations that run.
+fn running(ground: &Ground) -> Result<Vec<Value>> {
     let allocations = ground.read(&["alloc", "-l", "drover.dev/job=shop"])?;
-    let is_there = |it: &&Value| text(it, "/spec/nodeName") == node && text(it, "/status/clientStatus") == "running";
-    Ok(allocations["items"].as_array().into_iter().flatten().filter(is_there).count())
+    let all = allocations["items"].as_array().into_iter().flatten();
+    Ok(all.filter(|it| text(it, "/status/clientStatus") == "running").cloned().collect())
+}
+
+/// The deployment of a version; null as long as there is none.
+fn deployment_of(ground: &Ground, version: i64) -> Result<Value> {
+    let all = ground.read(&["deployments.drover.dev", "-l", "drover.dev/job=shop"])?;
+    let of_version = |it: &&Value| it["spec"]["jobVersion"] == version;
+    Ok(all["items"].as_array().into_iter().flatten().find(of_version).cloned().unwrap_or_default())
 }
 
 /// The addresses that are ready below the Service.

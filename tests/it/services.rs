@@ -176,7 +176,7 @@ async fn found(cluster: &Cluster) -> Vec<String> {
         let port = slice.ports.unwrap_or_default().first().and_then(|port| port.port)?;
         let endpoint = slice.endpoints.unwrap_or_default().into_iter().next()?;
         let ready = endpoint.conditions.and_then(|conditions| conditions.ready) == Some(true);
-        Some(format!("{service} {}:{port} {}", endpoint.addresses.join(","), if ready { "ready" } else { "not ready" }))
+        Some(format!("{service} {}:{port} {}", endpoint.addresses.join(","), if ready { "ready" } else { "unready" }))
     };
     let mut found: Vec<String> = all.items.into_iter().filter_map(shown).collect();
     found.retain(|line| !line.starts_with("kubernetes "));
@@ -246,7 +246,7 @@ async fn must_survive_a_stolen_token_that_lies_about_what_is_found() {
             200 if lie.get("serviceName").is_some() => {
                 cluster.eventually(what, async || found(&cluster).await == only("db ")).await;
             }
-            200 => cluster.eventually(what, async || found(&cluster).await == truth("not ready")).await,
+            200 => cluster.eventually(what, async || found(&cluster).await == truth("unready")).await,
             422 => assert!(text.contains("status.services"), "{what}: {text}"),
             _ => panic!("{what}: {code} {text}"),
         }

@@ -4,8 +4,7 @@
 //! Input: calls of the real controller and the real agent. Output: the in-memory store's answers, late, twice or never,
 //! as the scenario's faults and its steps say; each write is shown to the run's observer. All chances come from one
 //! seeded stream per process, but for what becomes of Events, Services and slices: one more or less of them changes
-//! nothing else. Must never
-//! know what any object means.
+//! nothing else. Must never know what any object means.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -114,19 +114,14 @@ pub fn run(args: &ImageArgs, progress: &Progress) -> Result<PathBuf> {
     let output = args.output.clone().unwrap_or_else(default);
     let name = format!("{}:{}", args.repository, args.tag);
     let archive = of_programs(&name, "droverd", &programs)?;
-    let folder = output.parent().with_context(|| format!("{} has no folder", output.display()))?;
-    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    workspace::write_with_mode(&output, &archive, 0o644)?;
+    write_archive(&output, &archive)?;
     let digest = workspace::hex(&Sha256::digest(&archive)[..8]);
     step.done(format!("{name} for {}, {} KiB, {digest}", names.join(" and "), archive.len() / 1024));
     Ok(output)
 }
 
 /// The archive of an image that holds one static program and runs it, built for each of these.
-///
-/// # Errors
-/// When the time of the commit is unknown.
-pub fn of_programs(name: &str, program: &str, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
+fn of_programs(name: &str, program: &str, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
     Image::new(name, program)?.archive(built)
 }
 
@@ -143,8 +138,7 @@ pub fn of_this_machine(droverd: &Path, progress: &Progress) -> Result<PathBuf> {
     let image = Image { libraries: libraries.collect::<Result<_>>()?, ..Image::new(&name, "droverd")? };
     let archive = image.archive(&[(Arch::Amd64, read(droverd)?)])?;
     let output = workspace::root().join("target/image/droverd-of-this-machine.tar");
-    fs::create_dir_all(workspace::root().join("target/image")).context("creating target/image")?;
-    workspace::write_with_mode(&output, &archive, 0o644)?;
+    write_archive(&output, &archive)?;
     step.done(format!("{name}, {} KiB", archive.len() / 1024));
     Ok(output)
 }
@@ -166,8 +160,14 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
 pub fn archive_of(name: &str, program: &str, built: &Path, output: &Path) -> Result<PathBuf> {
     let content = fs::read(built).with_context(|| format!("reading {}", built.display()))?;
     let archive = of_programs(name, program, &[(Arch::Amd64, content)])?;
-    fs::write(output, archive).with_context(|| format!("writing {}", output.display()))?;
+    write_archive(output, &archive)?;
     Ok(output.to_path_buf())
+}
+
+fn write_archive(output: &Path, archive: &[u8]) -> Result<()> {
+    let folder = output.parent().with_context(|| format!("{} has no folder", output.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    workspace::write_with_mode(output, archive, 0o644)
 }
 
 /// Builds a program of this workspace that needs no libraries where it runs.

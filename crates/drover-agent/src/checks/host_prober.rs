@@ -46,16 +46,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::checks::TaskPlace;
-
-    /// No task runs.
-    struct Nowhere;
-
-    impl TaskPlaces for Nowhere {
-        fn place<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>> {
-            std::future::ready(Err("it does not run".to_owned())).boxed()
-        }
-    }
+    use crate::checks::Nowhere;
 
     #[tokio::test]
     async fn a_script_of_a_task_that_does_not_run_is_a_failure() {

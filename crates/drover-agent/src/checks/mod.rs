@@ -11,5 +11,5 @@ mod tls;
 
 pub(crate) use host_prober::HostProber;
 #[cfg(test)]
-pub(crate) use prober::AlwaysWell;
+pub(crate) use prober::{AlwaysWell, Nowhere};
 pub(crate) use prober::{Prober, TaskPlace, TaskPlaces};

@@ -36,6 +36,18 @@ impl TaskPlaces for TaskPlace {
     }
 }
 
+/// No task runs.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nowhere;
+
+#[cfg(test)]
+impl TaskPlaces for Nowhere {
+    fn place<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>> {
+        Box::pin(std::future::ready(Err("it does not run".to_owned())))
+    }
+}
+
 /// Answers every probe with a success, and asks nothing: for machines without ports.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]

@@ -99,16 +99,8 @@ impl Prober for Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::TaskPlace;
+    use crate::checks::Nowhere;
     use drover_core::health::CheckState;
-
-    struct Nowhere;
-
-    impl TaskPlaces for Nowhere {
-        fn place<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>> {
-            std::future::ready(Err("it does not run".to_owned())).boxed()
-        }
-    }
 
     /// What is answered within a second: `+`, `-`, or `.` for nothing.
     async fn ask(ports: &Ports, port: u16) -> char {

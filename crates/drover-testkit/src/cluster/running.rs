@@ -173,25 +173,24 @@ impl Cluster {
 
     fn start_scheduler(&mut self, programs: &Path) -> Result<()> {
         let kubeconfig = self.plane.write_kubeconfig("system:kube-scheduler", &service_url())?;
-        let args = vec![
-            format!("--net={}", self.control.path().display()),
-            programs.join("kube-scheduler").display().to_string(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(),
-        ];
-        self.scheduler = Some(self.component(Role::KubeScheduler, PathBuf::from("nsenter"), args, "kube-scheduler")?);
+        let args = [format!("--kubeconfig={}", kubeconfig.display())].into_iter();
+        let args = args.chain(["--leader-elect=false", "--secure-port=0"].map(str::to_owned)).collect();
+        self.scheduler = Some(self.beside_the_plane(Role::KubeScheduler, &programs.join("kube-scheduler"), args)?);
         Ok(())
     }
 
     fn start_dns(&mut self, programs: &Path) -> Result<()> {
         self.control.ip(&format!("addr add {}/32 dev lo", service_network::DNS_ADDRESS))?;
         let kubeconfig = self.plane.write_kubeconfig(DNS, &service_url())?;
-        let (program, arguments) = service_network::dns(programs, self.plane.data_dir(), &kubeconfig)?;
-        let net = format!("--net={}", self.control.path().display());
-        let args = [net, program.display().to_string()].into_iter().chain(arguments).collect();
-        self.dns = Some(self.component(Role::ClusterDns, PathBuf::from("nsenter"), args, "cluster-dns")?);
+        let (program, args) = service_network::dns(programs, self.plane.data_dir(), &kubeconfig)?;
+        self.dns = Some(self.beside_the_plane(Role::ClusterDns, &program, args)?);
         Ok(())
+    }
+
+    /// Starts a program in the control plane's namespace.
+    fn beside_the_plane(&self, role: Role, program: &Path, args: Vec<String>) -> Result<Component> {
+        let entered = [format!("--net={}", self.control.path().display()), program.display().to_string()];
+        self.component(role, PathBuf::from("nsenter"), entered.into_iter().chain(args).collect(), role.name())
     }
 
     fn start_node(&mut self, number: u8, options: &ClusterOptions, parts: &NodeParts) -> Result<()> {
