@@ -46,8 +46,7 @@ fn unchanged(ground: &Ground, before: &[ProcessId], after: &str) -> Result<()> {
 pub(crate) fn outlive_the_agents_pod_and_upgrades(ground: &Ground) -> Result<String> {
     ground.installed()?;
     ground.cluster.give_pause_image()?;
-    let address = format!("agent.containerd.address={}", ground.cluster.containerd("n1")?.display());
-    ground.upgrade(&[&address, "agent.containerd.snapshotter=native"])?;
+    ground.offer_containers()?;
     ground.apply(&job().to_string())?;
     ground.kubectl(&["wait", "--for=condition=Ready", "djob/containers", "--timeout", "120s"])?;
     let before = processes(ground)?;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_testkit::cluster::{Cluster, ClusterOptions};
 use drover_testkit::control_plane::Role;
+use drover_testkit::image;
 use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
 use serde_json::Value;
@@ -107,6 +108,20 @@ impl Ground {
             ["upgrade", "drover", &chart, "-n", SYSTEM, "--reset-then-reuse-values", "--wait", "--timeout", "180s"];
         let values = values.iter().flat_map(|value| ["--set", value]);
         self.helm(&upgrade.into_iter().chain(values).collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Lets agents use the containerd of their nodes.
+    pub(crate) fn offer_containers(&self) -> Result<()> {
+        let address = format!("agent.containerd.address={}", Cluster::CONTAINERD);
+        self.upgrade(&[&address, "agent.containerd.snapshotter=native"])
+    }
+
+    /// Gives drover's containers and the kubelet's an image of these programs of the machine.
+    pub(crate) fn give_tools(&self, name: &str, tools: &[&str]) -> Result<()> {
+        let folder = tempfile::tempdir().context("a folder for an image")?;
+        let archive = image::of_tools(name, tools, &folder.path().join("tools.tar"))?;
+        self.cluster.load(&archive)?;
+        self.cluster.give_image(&archive)
     }
 
     /// Uninstalls the release and waits until its pods are gone.
@@ -251,7 +266,7 @@ pub(crate) fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
-fn named(variable: &str) -> Result<PathBuf> {
+pub(crate) fn named(variable: &str) -> Result<PathBuf> {
     let path =
         std::env::var_os(variable).with_context(|| format!("{variable} is not set: run `cargo xtask cluster test`"))?;
     Ok(PathBuf::from(path))

@@ -3,6 +3,8 @@
 //!
 //! Each case prints what it measured. `cargo xtask cluster test NAME` runs those whose name contains NAME.
 
+mod container_kills;
+mod container_network;
 mod containers;
 mod documents;
 mod drain;
@@ -67,13 +69,16 @@ const TWO_NODES: &[Case] = &[
 ];
 
 /// On three, where kube-proxy and a DNS serve Services.
-const SERVICES: &[Case] = &[(
-    "services_answer_through_roll_outs_a_drain_a_killed_agent_and_a_lost_node",
-    services::answer_through_everything,
-)];
+const SERVICES: &[Case] = &[
+    ("services_answer_through_roll_outs_a_drain_a_killed_agent_and_a_lost_node", services::answer_through_everything),
+    ("containers_row_6_pods_tasks_nodes_and_services_reach_each_other", container_network::everyone_reaches_everyone),
+];
 
 /// On one node, and only when named: each takes more than ten minutes.
-const LONG: &[Case] = &[("row_12_a_controller_without_work_costs_little", idle::a_controller_without_work)];
+const LONG: &[Case] = &[
+    ("row_12_a_controller_without_work_costs_little", idle::a_controller_without_work),
+    ("containers_outlive_two_hundred_kills_of_what_holds_them", container_kills::two_hundred_kills),
+];
 
 /// Cases that stand on one cluster.
 struct Stand {

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::allocation::{AllocatedResources, TaskResources};
 use drover_api::job::JobType;
-use drover_testkit::containerd::TestContainerd;
+use drover_testkit::containerd::OwnContainerd;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -24,7 +24,7 @@ pub(crate) const IMAGE: &str = "example.com/tools:1";
 pub(crate) struct ContainerNode {
     // It ends first: its containers are ended while there is a containerd that can take them away.
     pub(crate) node: Node<'static>,
-    pub(crate) containerd: TestContainerd,
+    pub(crate) containerd: OwnContainerd,
     pub(crate) folder: tempfile::TempDir,
 }
 
@@ -41,7 +41,7 @@ impl ContainerNode {
     /// The same, with more of the agent's configuration and a program that puts it elsewhere; containerd stays here.
     pub(crate) async fn start_by(name: &str, settings: &str, more: &str, launcher: Vec<String>) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
-        let containerd = TestContainerd::start(&folder.path().join("c")).expect("a containerd");
+        let containerd = OwnContainerd::start(&folder.path().join("c")).expect("a containerd");
         let archive = folder.path().join("tools.tar");
         std::fs::write(&archive, TestImage::tools(IMAGE).archive()).expect("an archive");
         import(&containerd, &archive);
@@ -97,7 +97,7 @@ impl ContainerNode {
     }
 }
 
-pub(crate) fn import(containerd: &TestContainerd, archive: &Path) {
+pub(crate) fn import(containerd: &OwnContainerd, archive: &Path) {
     containerd.ctr(&["images", "import", "--local", &archive.display().to_string()]).expect("an image");
 }
 

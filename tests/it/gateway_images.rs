@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::allocation::TaskEventType;
 use drover_api::job::JobConditionType;
-use drover_testkit::containerd::TestContainerd;
+use drover_testkit::containerd::OwnContainerd;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Settings, job};
@@ -46,7 +46,7 @@ async fn says(stage: &Stage, name: &str, part: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_065_an_image_of_a_closed_registry_is_pulled_by_its_tasks_secrets_and_given_to_no_other_task() {
     let folder = tempfile::tempdir().expect("a directory");
-    let containerd = TestContainerd::start(&folder.path().join("c")).expect("a containerd");
+    let containerd = OwnContainerd::start(&folder.path().join("c")).expect("a containerd");
     let registry = TestRegistry::start(Manner::Login(LOGIN));
     let tools = TestImage::tools("example.com/x:1").with(json!({ "Cmd": ["/bin/sh", "-c", "sleep 1000"] }));
     let image = registry.push("web:1", &tools);

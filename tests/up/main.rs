@@ -12,12 +12,12 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use drover_testkit::cargo;
 use drover_testkit::documents::{Document, commands};
 use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::Progress;
 use drover_testkit::shell::Shell;
-use serde_json::Value;
+use drover_testkit::{cargo, cluster, image};
+use serde_json::{Value, json};
 
 /// What a warm start may take, also right after a `down`.
 const WARM: Duration = Duration::from_secs(15);
@@ -308,18 +308,58 @@ fn shown_until(child: &mut Child, wanted: &str) -> ChildStdout {
     stdout
 }
 
+/// Two containers of an image that is made here, and their processes.
+fn run_containers(data: &Path) -> Vec<ProcessId> {
+    let programs = cluster::node_programs(&Progress::silent()).unwrap();
+    let socket = data.join("containerd/c.sock");
+    let ctr = |args: &[&str]| {
+        let mut ctr = Command::new(programs.join("ctr"));
+        ctr.args(["--namespace", "drover.dev", "--address"]).arg(&socket).args(args);
+        succeeds(&ctr.output().unwrap())
+    };
+    let archive = data.join("pause.tar");
+    image::archive_of("example.com/pause:1", "pause", &programs.join("pause"), &archive).unwrap();
+    ctr(&["images", "import", "--local", archive.to_str().unwrap()]);
+    let job = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": "contained" },
+        "spec": { "groups": [{ "name": "g", "count": 2, "networks": [{ "mode": "none" }], "tasks": [{
+            "name": "t", "driver": "containerd", "resources": { "cpu": 20, "memoryMB": 16 },
+            "config": { "image": "example.com/pause:1" },
+        }] }] },
+    });
+    let manifest = data.join("contained.json");
+    fs::write(&manifest, job.to_string()).unwrap();
+    kubectl(data, &["apply", "-f", manifest.to_str().unwrap()]);
+    let running = || {
+        let all = allocations(data, "contained");
+        (all.len() == 2 && all.iter().all(|alloc| alloc["status"]["clientStatus"] == "running")).then_some(())
+    };
+    wait_for("running containers", running);
+    let listed = ctr(&["tasks", "ls"]);
+    let pids = listed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)?.parse().ok());
+    let processes: Vec<ProcessId> = pids.filter_map(ProcessId::of).collect();
+    assert_eq!(processes.len(), 2, "{listed}");
+    processes
+}
+
 #[test]
-fn an_interrupt_in_the_foreground_ends_everything() {
+fn an_interrupt_in_the_foreground_ends_everything_containers_too() {
     let data = Data::new();
     let path = data.path();
-    let mut child =
-        xtask(&["up", "--profile", "dev", "--example", "none"], &path).stdout(Stdio::piped()).spawn().unwrap();
+    let mounts_before = mounts();
+    let mut child = xtask(&["up", "--profile", "dev", "--example", "none", "--containers"], &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let _stdout = shown_until(&mut child, "Ctrl-C");
     // The agent starts the supervisor by itself, and its node may be ready before that.
     wait_for("supervisor", || (processes(&path).len() == 7).then_some(()));
+    let containers = run_containers(&path);
     ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap().signal(Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&path), [""; 0]);
+    assert!(containers.into_iter().all(|container| !container.is_alive()));
+    assert_eq!(mounts(), mounts_before);
 }
 
 #[test]

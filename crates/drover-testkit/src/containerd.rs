@@ -1,4 +1,5 @@
-//! A containerd of a test's own: everything in one folder, no Kubernetes in it, ended with all that it has started.
+//! A containerd of a test's, a bench's or `up`'s own: everything in one folder, no Kubernetes in it, ended with all that
+//! it has started.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::net::UnixStream;
@@ -22,15 +23,15 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// The path of its socket must fit into 107 bytes.
 const LONGEST_FOLDER: usize = 70;
 
-/// A running containerd. Ends with this value, and so do its containers.
+/// A running containerd. Ends with this value, and so do its containers unless they are [left](Self::leave).
 #[derive(Debug)]
-pub struct TestContainerd {
+pub struct OwnContainerd {
     folder: PathBuf,
     programs: PathBuf,
     child: Option<Child>,
 }
 
-impl TestContainerd {
+impl OwnContainerd {
     /// Builds what is missing and starts it in this folder.
     ///
     /// # Errors
@@ -86,8 +87,9 @@ disabled_plugins = [
 ]
 
 [grpc]
-address = "{folder}/c.sock"
-"#
+address = "{}"
+"#,
+            socket(&self.folder).display()
         )
     }
 
@@ -98,7 +100,7 @@ address = "{folder}/c.sock"
 
     /// Its socket.
     pub fn socket(&self) -> PathBuf {
-        self.folder.join("c.sock")
+        socket(&self.folder)
     }
 
     /// The folder of its programs: `runc`, and the one that looks after containers.
@@ -140,25 +142,21 @@ address = "{folder}/c.sock"
 
     /// The processes that look after containers.
     pub fn shims(&self) -> Vec<ProcessId> {
-        let socket = self.socket().to_string_lossy().into_owned();
-        let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(std::result::Result::ok);
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let is_shim = |pid: &i32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line);
-            line.contains("containerd-shim") && line.split('\0').any(|word| word == socket)
-        };
-        pids.filter(is_shim).filter_map(ProcessId::of).filter(|id| id.is_alive()).collect()
+        shims(&self.folder)
+    }
+
+    /// Ends it, and leaves its containers to one that is started in the same folder later.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn leave(self) -> Result<()> {
+        // Its end would end them.
+        let mut left = std::mem::ManuallyDrop::new(self);
+        left.kill()
     }
 
     fn end(&mut self) -> Result<()> {
-        for shim in self.shims() {
-            let below = shim.descendants();
-            for process in below.into_iter().chain([shim]) {
-                process.signal(Signal::KILL).context("killing a container")?;
-                process.wait_gone_blocking(END_TIMEOUT).context("waiting for a container")?;
-            }
-        }
+        end_containers(&self.folder)?;
         if self.child.is_some() {
             self.kill()?;
         }
@@ -179,11 +177,42 @@ address = "{folder}/c.sock"
     }
 }
 
-impl Drop for TestContainerd {
+impl Drop for OwnContainerd {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             // A test that has failed already says why.
             assert!(std::thread::panicking(), "containerd was not ended: {error:#}");
         }
     }
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("c.sock")
+}
+
+fn shims(folder: &Path) -> Vec<ProcessId> {
+    let socket = socket(folder).to_string_lossy().into_owned();
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(std::result::Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_shim = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.contains("containerd-shim") && line.split('\0').any(|word| word == socket)
+    };
+    pids.filter(is_shim).filter_map(ProcessId::of).filter(|id| id.is_alive()).collect()
+}
+
+/// Kills the containers of one in this absolute folder, whether it runs or not.
+///
+/// # Errors
+/// When one cannot be killed.
+pub fn end_containers(folder: &Path) -> Result<()> {
+    for shim in shims(folder) {
+        let below = shim.descendants();
+        for process in below.into_iter().chain([shim]) {
+            process.signal(Signal::KILL).context("killing a container")?;
+            process.wait_gone_blocking(END_TIMEOUT).context("waiting for a container")?;
+        }
+    }
+    Ok(())
 }

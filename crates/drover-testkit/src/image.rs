@@ -5,7 +5,7 @@
 //! commit, paths of this machine are mapped away, entries have a fixed order and owner. Must never know how the image
 //! is run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -160,6 +160,34 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
 pub fn archive_of(name: &str, program: &str, built: &Path, output: &Path) -> Result<PathBuf> {
     let content = fs::read(built).with_context(|| format!("reading {}", built.display()))?;
     let archive = of_programs(name, program, &[(Arch::Amd64, content)])?;
+    write_archive(output, &archive)?;
+    Ok(output.to_path_buf())
+}
+
+/// Writes the archive of an image that holds programs of this machine in `/bin`, named or by their paths, with what they
+/// are linked with; only this machine can run it. It runs the first of them.
+///
+/// # Errors
+/// When a program is not on the search path, or the archive not written.
+pub fn of_tools(name: &str, tools: &[&str], output: &Path) -> Result<PathBuf> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let mut files = BTreeMap::new();
+    let mut first = None;
+    for tool in tools {
+        let path = if tool.starts_with('/') { Some(PathBuf::from(tool)) } else { workspace::find_on_path(tool) };
+        let path = path.with_context(|| format!("{tool} is not installed"))?;
+        let content = read(&path)?;
+        let name = path.file_name().context("a program without a name")?.to_string_lossy().into_owned();
+        first.get_or_insert_with(|| (name.clone(), content.clone()));
+        files.insert(format!("/bin/{name}"), content);
+        for library in libraries(&path)? {
+            let content = read(Path::new(&library))?;
+            files.insert(library, content);
+        }
+    }
+    let (program, content) = first.context("an image of no program")?;
+    let image = Image { libraries: files.into_iter().collect(), ..Image::new(name, &program)? };
+    let archive = image.archive(&[(Arch::Amd64, content)])?;
     write_archive(output, &archive)?;
     Ok(output.to_path_buf())
 }

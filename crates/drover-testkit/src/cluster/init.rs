@@ -1,7 +1,8 @@
 //! What a node's own processes do: enter its control group, leave the machine's namespaces, and then be its process 1.
 //!
 //! Process 1 gives the node files of its own where programs write (`/var/lib`, `/var/log`, `/run`), starts containerd,
-//! brings the images in, starts the kubelet, and collects what ends. When it dies the kernel ends everything that the
+//! brings the images in, starts the kubelet, starts a containerd that dies again as an init system would, and collects
+//! what ends. When it dies the kernel ends everything that the
 //! node has started, tasks and their supervisor too. Must never know what is run on the node.
 
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +18,7 @@ use rustix::process::{WaitOptions, wait};
 
 use super::cgroups;
 use super::network::succeed;
-use super::plan::{NodePlan, ProxyPlan};
+use super::plan::{NodePlan, ProxyPlan, SOCKETS};
 use super::settings;
 
 /// containerd's namespace of the kubelet's containers.
@@ -47,7 +48,7 @@ pub fn run(plan_file: &Path) -> Result<()> {
     let hostname = plan.name.as_bytes();
     rustix::system::sethostname(hostname).context("naming the node")?;
     mount_own(&plan)?;
-    let containerd = start_containerd(&plan)?;
+    let mut containerd = start_containerd(&plan)?;
     for image in &plan.images {
         import(&plan, KUBELETS, image)?;
     }
@@ -58,8 +59,11 @@ pub fn run(plan_file: &Path) -> Result<()> {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) => {
                 let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or_default();
-                for (name, own) in [("containerd", Some(containerd)), ("kubelet", Some(kubelet)), ("kube-proxy", proxy)]
-                {
+                if pid == containerd {
+                    containerd = start_containerd(&plan)?;
+                    continue;
+                }
+                for (name, own) in [("kubelet", Some(kubelet)), ("kube-proxy", proxy)] {
                     if Some(pid) == own {
                         bail!("{name} ended with {status:?}; its log is {}", plan.log(name).display());
                     }
@@ -81,6 +85,10 @@ fn mount_own(plan: &NodePlan) -> Result<()> {
     }
     mount_bind(&plan.bin, "/usr/local/sbin").context("mounting /usr/local/sbin")?;
     mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).context("mounting /run")?;
+    for folder in [plan.sockets(), SOCKETS.into()] {
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    }
+    mount_bind(plan.sockets(), SOCKETS).with_context(|| format!("mounting {SOCKETS}"))?;
     Ok(())
 }
 

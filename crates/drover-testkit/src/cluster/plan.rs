@@ -43,6 +43,9 @@ pub(super) struct ProxyPlan {
     pub(super) kubeconfig: PathBuf,
 }
 
+/// The folder of containerd's socket on each node; programs do not look there by themselves.
+pub(super) const SOCKETS: &str = "/run/node";
+
 impl NodePlan {
     /// Its address.
     pub(super) fn address(&self) -> Ipv4Addr {
@@ -59,9 +62,14 @@ impl NodePlan {
         format!("10.244.{}.0/24", self.number)
     }
 
-    /// containerd's socket.
+    /// containerd's socket, as the machine sees it.
     pub(super) fn socket(&self) -> PathBuf {
-        self.data.join("c.sock")
+        self.sockets().join("c.sock")
+    }
+
+    /// The folder that the node sees at [`SOCKETS`].
+    pub(super) fn sockets(&self) -> PathBuf {
+        self.data.join("s")
     }
 
     pub(super) fn log(&self, program: &str) -> PathBuf {

@@ -88,6 +88,8 @@ pub struct Cluster {
 impl Cluster {
     /// The image that holds pods open: its program waits to be told to end.
     pub const PAUSE_IMAGE: &'static str = settings::PAUSE_IMAGE;
+    /// Where the containerd of each node listens on it, which its kubelet uses too.
+    pub const CONTAINERD: &'static str = "/run/node/c.sock";
 
     /// Builds what is missing, starts everything, and returns when all nodes are ready.
     ///
@@ -337,13 +339,26 @@ impl Cluster {
         })
     }
 
-    /// Where the containerd of a node listens, which its kubelet uses too.
+    /// Gives drover's own containers on every node an image.
     ///
     /// # Errors
-    /// When there is no such node.
-    pub fn containerd(&self, name: &str) -> Result<PathBuf> {
-        let found = self.nodes.iter().find(|(plan, _)| plan.name == name);
-        found.map(|(plan, _)| plan.socket()).with_context(|| format!("there is no node {name}"))
+    /// When containerd refuses it.
+    pub fn give_image(&self, archive: &Path) -> Result<()> {
+        self.nodes.iter().try_for_each(|(plan, _)| init::import(plan, CONTAINERS, archive))
+    }
+
+    /// Runs `ctr` on what drover has in the containerd of a node, and returns what it says.
+    ///
+    /// # Errors
+    /// When there is no such node; with what `ctr` says when it fails.
+    pub fn ctr(&self, name: &str, args: &[&str]) -> Result<String> {
+        let (plan, _) = self.node(name)?;
+        let mut command = Command::new(plan.programs.join("ctr"));
+        command.arg("--address").arg(plan.socket()).args(["--namespace", CONTAINERS]).args(args);
+        let output = command.output().context("running ctr")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ctr {}: {}", args.join(" "), said.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs a command on a node, as a person who is logged in there would.

@@ -92,6 +92,8 @@ pub(super) fn kubelet(plan: &NodePlan) -> Value {
         "makeIPTablesUtilChains": false,
         "nodeStatusUpdateFrequency": "5s",
         "nodeLeaseDurationSeconds": 20,
+        // Tests kill a pod's container often, and do not come to see how long the kubelet then waits.
+        "crashLoopBackOff": { "maxContainerRestartPeriod": "1s" },
         "shutdownGracePeriod": "0s",
         "enableServer": true,
         "registerNode": true,

@@ -149,13 +149,13 @@ async fn writes_until_quiet(log: &mut AuditLog) -> Result<usize> {
 }
 
 /// What a new agent found of the tasks of one that was killed.
-struct Restored {
-    took: Duration,
-    /// Events of tasks beside those of a start.
-    n_events: usize,
+pub(super) struct Restored {
+    pub(super) took: Duration,
+    /// Events that tasks got by it.
+    pub(super) n_events: usize,
 }
 
-async fn restore(cluster: &Cluster<'_>, n_tasks: usize) -> Result<Restored> {
+pub(super) async fn restore(cluster: &Cluster<'_>, n_tasks: usize) -> Result<Restored> {
     let agent = cluster.session.process(Role::Agent).context("the agent does not run")?;
     let read = |file: &str| {
         let path = format!("/proc/{}/{file}", agent.pid);
@@ -164,6 +164,7 @@ async fn restore(cluster: &Cluster<'_>, n_tasks: usize) -> Result<Restored> {
         Ok::<_, anyhow::Error>(parts.map(|part| OsStr::from_bytes(part).to_owned()).collect::<Vec<OsString>>())
     };
     let (command, environment) = (read("cmdline")?, read("environ")?);
+    let events_before = events_of_running(cluster, n_tasks).await?;
     let path = cluster.session.layout().log(Role::Agent);
     let log = std::fs::OpenOptions::new().append(true).open(&path).context("opening the agent's log")?;
     agent.signal(Signal::KILL)?;
@@ -193,7 +194,7 @@ async fn restore(cluster: &Cluster<'_>, n_tasks: usize) -> Result<Restored> {
     let took = began.elapsed();
     // What it had to say about them would be written within a second.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let n_events = unusual_events(cluster, n_tasks).await?;
+    let n_events = events_of_running(cluster, n_tasks).await?.saturating_sub(events_before);
     started.kill().await.context("ending the agent")?;
     Ok(Restored { took, n_events })
 }
@@ -203,24 +204,20 @@ fn found_again(log: &Path) -> Result<usize> {
     Ok(text.matches("every task was found again").count())
 }
 
-/// Counts events of tasks that are no part of a start; every task must run.
-async fn unusual_events(cluster: &Cluster<'_>, n_tasks: usize) -> Result<usize> {
+/// Counts events of tasks; every task must run.
+async fn events_of_running(cluster: &Cluster<'_>, n_tasks: usize) -> Result<usize> {
     let listed = cluster.api("Allocation").list(&ListParams::default()).await.context("listing Allocations")?;
     let of = |object: &DynamicObject, pointer: &str| object.data.pointer(pointer).cloned().unwrap_or_default();
     let running = listed.items.iter().filter(|it| of(it, "/status/taskStates/sleep/state") == "running").count();
     if running != n_tasks {
-        bail!("{running} of {n_tasks} tasks run after the agent's death");
+        bail!("{running} of {n_tasks} tasks run");
     }
-    let events = listed
-        .items
-        .iter()
-        .flat_map(|it| of(it, "/status/taskStates/sleep/events").as_array().cloned().unwrap_or_default());
-    let is_usual = |event: &Value| ["Received", "Task Setup", "Started"].iter().any(|usual| event["type"] == *usual);
-    Ok(events.filter(|event| !is_usual(event)).count())
+    let events = |it| of(it, "/status/taskStates/sleep/events").as_array().map_or(0, Vec::len);
+    Ok(listed.items.iter().map(events).sum())
 }
 
 /// The agent and its supervisor.
-fn processes(cluster: &Cluster<'_>) -> Result<Vec<ProcessId>> {
+pub(super) fn processes(cluster: &Cluster<'_>) -> Result<Vec<ProcessId>> {
     [Role::Agent, Role::Supervisor]
         .into_iter()
         .map(|role| cluster.session.process(role).with_context(|| format!("the {role} does not run any more")))
@@ -257,7 +254,7 @@ async fn starts(cluster: &Cluster<'_>, job: &str) -> Result<Vec<Start>> {
     .collect()
 }
 
-async fn all_running(allocations: &mut Allocations, wanted: &str, count: usize) -> Result<()> {
+pub(super) async fn all_running(allocations: &mut Allocations, wanted: &str, count: usize) -> Result<()> {
     all_seen(allocations, wanted, count, |status| status == "running", None).await
 }
 

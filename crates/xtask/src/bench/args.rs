@@ -14,6 +14,9 @@ pub enum BenchName {
     Idle,
     /// What the agent adds to a start, its rate of starts, its memory and CPU, for each driver of processes
     Agent,
+    /// Starts of containers beside `ctr run -d`, with and without a bridge; memory of 200, and how long a new agent takes
+    /// to find them again
+    Containers,
     /// API writes and health delay of 1,000 healthy lives that begin over ten seconds
     AgentLives,
     /// What hogs of CPU, memory, processes and disk cost a neighbour that measures its delays
@@ -57,7 +60,7 @@ pub struct BenchArgs {
     /// How often it is repeated, each time on a new system; figures are medians
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// How many jobs (start), tasks (density, idle, services), allocations (nomad-api), tunnels (gateway) or
+    /// How many jobs (start), tasks (density, idle, services), containers, allocations (nomad-api), tunnels (gateway) or
     /// agents (secrets)
     #[arg(long)]
     pub count: Option<usize>,

@@ -218,6 +218,7 @@ fn up_args(args: &BenchArgs, audit: bool, data: &Path) -> UpArgs {
         data: Some(data.to_path_buf()),
         no_restart: true,
         audit,
+        containers: args.name == BenchName::Containers,
         profile: args.profile,
         ..usual
     }

@@ -8,8 +8,8 @@ use drover_testkit::progress::{Progress, print_note};
 use super::args::{BenchArgs, BenchName};
 use super::report::{BenchReport, Machine};
 use super::{
-    agent, agent_lives, agent_neighbours, cluster_load, density, deployments, gateway, nomad_api, scheduler, secrets,
-    services, start, status, volumes,
+    agent, agent_lives, agent_neighbours, cluster_load, containers, density, deployments, gateway, nomad_api,
+    scheduler, secrets, services, start, status, volumes,
 };
 
 /// `cargo xtask bench`. Exits with 2 when it cannot run; a target that falls short is no failure.
@@ -17,16 +17,25 @@ use super::{
 /// # Errors
 /// Never: what goes wrong is on stderr and in the exit code.
 pub async fn run(args: &BenchArgs) -> Result<ExitCode> {
-    match measure(args, &Progress::for_people()).await {
+    let progress = Progress::for_people();
+    if args.name == BenchName::Containers && !containers::is_placed() {
+        return match containers::in_own_network(&progress) {
+            Ok(code) => Ok(code),
+            Err(error) => Ok(cannot(&error)),
+        };
+    }
+    match measure(args, &progress).await {
         Ok(report) => {
             report.print(args.json)?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => {
-            print_note(&format!("error: the bench could not run: {error:#}"));
-            Ok(ExitCode::from(2))
-        }
+        Err(error) => Ok(cannot(&error)),
     }
+}
+
+fn cannot(error: &anyhow::Error) -> ExitCode {
+    print_note(&format!("error: the bench could not run: {error:#}"));
+    ExitCode::from(2)
 }
 
 async fn measure(args: &BenchArgs, progress: &Progress) -> Result<BenchReport> {
@@ -47,6 +56,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<BenchReport> {
             BenchName::Secrets => vec![secrets::run(args, progress).await?],
             BenchName::Services => vec![services::run(args, progress).await?],
             BenchName::Status => vec![status::run(args, progress).await?],
+            BenchName::Containers => vec![containers::run(args, progress).await?],
             BenchName::Cluster => vec![cluster_load::run(args, progress).await?],
             BenchName::Deployments => deployments::run(args, progress).await?,
             BenchName::Volumes => volumes::run(args, progress).await?,

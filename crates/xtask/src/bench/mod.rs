@@ -10,6 +10,7 @@ mod cluster;
 mod cluster_load;
 mod cluster_stage;
 mod command;
+mod containers;
 mod density;
 mod deployments;
 mod door;

@@ -21,6 +21,16 @@ enum Wanted {
     LessThan(f64),
 }
 
+const CONTAINERS: &[FigureTarget] = &[
+    ("startToCtrRun", Wanted::AtMost(1.0)),
+    ("bridgeAddsSeconds", Wanted::AtMost(0.01)),
+    ("firstContainerPssBytes", Wanted::AtMost(5_000_000.0)),
+    ("moreContainerPssBytes", Wanted::AtMost(2_000_000.0)),
+    ("ownPssBytesPerContainer", Wanted::AtMost(300_000.0)),
+    ("restoreSeconds", Wanted::AtMost(1.0)),
+    ("restoreEvents", Wanted::AtMost(0.0)),
+];
+
 /// The targets of the acceptance table; memory is counted in megabytes of a million bytes.
 fn targets(name: BenchName) -> &'static [FigureTarget] {
     use Wanted::{AtLeast, AtMost, LessThan};
@@ -39,6 +49,7 @@ fn targets(name: BenchName) -> &'static [FigureTarget] {
             ("exec.restoreSeconds", AtMost(1.0)),
             ("exec.restoreEvents", AtMost(0.0)),
         ],
+        BenchName::Containers => CONTAINERS,
         BenchName::AgentLives => &[
             ("agentWritesMost", AtMost(3.0)),
             ("controllerWritesMost", AtMost(1.0)),

@@ -303,7 +303,8 @@ async fn changed(
         "spec": { "nodePool": "load", "update": { "maxParallel": 0 }, "groups": [{ "name": "g", "count": SLICES,
             "ephemeralDisk": { "sizeMB": 10 }, "networks": [{ "ports": [{ "label": "http" }] }],
             "services": [{ "name": SERVICE, "portLabel": "http" }],
-            "tasks": [{ "name": "t", "driver": "mock", "resources": { "cpu": 1, "memoryMB": 10 } }] }] } });
+            "tasks": [{ "name": "t", "driver": "mock", "resources": { "cpu": 1, "memoryMB": 10 },
+                "logs": { "maxFiles": 1, "maxFileSizeMB": 1 } }] }] } });
     let job = serde_json::from_value(job).context("building a job")?;
     stage.api("Job", NAMESPACE).create(&PostParams::default(), &job).await.context("creating a job")?;
     let allocs = stage.api("Allocation", NAMESPACE);

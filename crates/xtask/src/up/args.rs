@@ -35,6 +35,9 @@ pub struct UpArgs {
     /// Enable this driver of the agent too, repeatable; more settings stand in agent.more.yaml in the data folder
     #[arg(long = "driver", value_name = "NAME", value_parser = ["mock"])]
     pub drivers: Vec<String>,
+    /// Start a containerd of this session's own, for containers without one on the machine. Needs root
+    #[arg(long)]
+    pub containers: bool,
     /// How controller and agent are built
     #[arg(long, value_enum, default_value = "dev")]
     pub profile: Profile,

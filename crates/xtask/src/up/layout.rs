@@ -3,7 +3,7 @@
 //! `kubeconfig` (the administrator's), `kubeconfigs/` (controller, agent, developer), `logs/`, `etcd/`, `pki/`,
 //! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `gateway.yaml`,
 //! `agent.yaml`, `agent.more.yaml` (what people add to the agent's settings), `agent/state` and `agent/alloc`,
-//! `state.json` (what runs), `lock` (held by the session).
+//! `containerd/` (one of the session's own), `state.json` (what runs), `lock` (held by the session).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,11 @@ impl Layout {
     /// The log of the session itself, when it runs in the background.
     pub fn session_log(&self) -> PathBuf {
         self.logs().join("up.log")
+    }
+
+    /// The folder of a containerd of the session's own.
+    pub(super) fn containerd(&self) -> PathBuf {
+        self.root.join("containerd")
     }
 
     pub(super) fn bin(&self) -> PathBuf {

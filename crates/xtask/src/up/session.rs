@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::cluster;
+use drover_testkit::containerd::OwnContainerd;
 use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User};
 use drover_testkit::manifests;
 use drover_testkit::process::ProcessId;
@@ -22,7 +24,7 @@ use super::gateway::{self, GatewayPorts};
 use super::layout::Layout;
 use super::outlook::{Outlook, Part};
 use super::services::{self, Phase, Restart, Services};
-use super::settings::Ports;
+use super::settings::{Neighbours, Ports};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
 use super::{build, examples, rights, settings};
@@ -41,6 +43,7 @@ pub struct Session {
     services: Services,
     /// The gateway's; none until it starts.
     gateway_ports: Option<GatewayPorts>,
+    containerd: Option<OwnContainerd>,
     droverd: PathBuf,
     /// Held as long as this session has the data folder.
     _lock: File,
@@ -93,6 +96,7 @@ impl Session {
             plane: None,
             services: Services::new(restart),
             gateway_ports: None,
+            containerd: None,
             droverd: PathBuf::new(),
             _lock: lock,
         }))
@@ -114,6 +118,11 @@ impl Session {
     /// The process of a role, while it runs.
     pub fn process(&self, role: Role) -> Option<ProcessId> {
         self.state.running(&self.layout).into_iter().find(|(known, _)| *known == role).map(|(_, id)| id)
+    }
+
+    /// The containerd of this session's own.
+    pub fn containerd(&self) -> Option<&OwnContainerd> {
+        self.containerd.as_ref()
     }
 
     /// Where the gateway answers users, and where agents; none before it was started.
@@ -204,7 +213,9 @@ impl Session {
         self.start_daemon(Role::Controller, User::Controller, &config)?;
         self.unless_one_dies(earlier.wait_for_leader(&client, START_TIMEOUT), progress).await?;
         let ports = self.start_gateway(&client).await?;
-        let config = settings::write_agent(&self.layout, &self.args, ports)?;
+        self.start_containerd(progress).await?;
+        let neighbours = Neighbours { gateway: ports, containerd: self.containerd.as_ref() };
+        let config = settings::write_agent(&self.layout, &self.args, neighbours)?;
         self.start_daemon(Role::Agent, User::Agent, &config)?;
         let node = self.unless_one_dies(earlier.wait_for_node(&client, START_TIMEOUT), progress).await?;
         step.done(format!("node {node} is ready"));
@@ -224,6 +235,21 @@ impl Session {
         let config = settings::write_gateway(&self.layout, ports)?;
         self.start_daemon(Role::Gateway, User::Gateway, &config)?;
         Ok(Some(ports))
+    }
+
+    /// Starts a containerd, where one was asked for.
+    async fn start_containerd(&mut self, progress: &Progress) -> Result<()> {
+        if !self.args.containers {
+            return Ok(());
+        }
+        let (folder, shown) = (self.layout.containerd(), progress.clone());
+        let start = move || {
+            cluster::node_programs(&shown)?;
+            OwnContainerd::start(&folder)
+        };
+        let started = tokio::task::spawn_blocking(start).await.context("starting containerd")?;
+        self.containerd = Some(started.context("starting containerd (`--containers`)")?);
+        Ok(())
     }
 
     /// Waits for something that controller and agent bring about, and keeps them running meanwhile.
@@ -250,6 +276,7 @@ impl Session {
         match received {
             Received::Interrupt if self.args.keep_tasks => {
                 shutdown::stop_all(&self.state, &self.layout, Tasks::Keep, progress).await?;
+                self.containerd.map_or(Ok(()), OwnContainerd::leave)?;
                 progress.note("the tasks and their supervisor go on; `cargo xtask up` takes them up again, `cargo xtask down` ends them");
                 Ok(ExitCode::from(130))
             }
@@ -297,6 +324,10 @@ impl Session {
         let data =
             self.args.data.as_ref().map(|_| format!(" --data {}", self.layout.root.display())).unwrap_or_default();
         let job = self.args.examples.iter().find(|name| *name != "none").map_or("NAME", String::as_str);
+        let containers = self.containerd.as_ref().map(|containerd| {
+            let (ctr, socket) = (containerd.programs().join("ctr"), containerd.socket());
+            format!("  {} -a {} -n drover.dev images ls  # and import, pull", ctr.display(), socket.display())
+        });
         let lines = [
             "drover is up. Its API server is used with".to_owned(),
             format!("  export KUBECONFIG={}", self.state.kubeconfig.display()),
@@ -310,6 +341,8 @@ impl Session {
             format!("  {kubectl} describe djob/{job}"),
             format!("  {kubectl} apply -f examples/wordcount.yaml"),
             format!("  {kubectl} delete djob/{job}"),
+        ];
+        let last = [
             format!("What runs and where its logs are: cargo xtask status{data}"),
             if self.args.in_background {
                 format!("To stop everything: cargo xtask down{data}")
@@ -317,7 +350,7 @@ impl Session {
                 "To stop everything: Ctrl-C".to_owned()
             },
         ];
-        lines.join("\n")
+        lines.into_iter().chain(containers).chain(last).collect::<Vec<_>>().join("\n")
     }
 }
 

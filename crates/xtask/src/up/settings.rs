@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use drover_testkit::containerd::OwnContainerd;
 use drover_testkit::workspace;
 use serde_json::{Value, json};
 
@@ -47,8 +48,16 @@ pub(super) struct Ports {
     pub(super) agents: u16,
 }
 
-/// Writes `agent.yaml` and returns its path. With a gateway, the agent dials it.
-pub(super) fn write_agent(layout: &Layout, args: &UpArgs, gateway: Option<Ports>) -> Result<PathBuf> {
+/// What the session runs beside the agent, and what that has to know of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Neighbours<'a> {
+    /// The gateway, which the agent dials.
+    pub(super) gateway: Option<Ports>,
+    pub(super) containerd: Option<&'a OwnContainerd>,
+}
+
+/// Writes `agent.yaml` and returns its path.
+pub(super) fn write_agent(layout: &Layout, args: &UpArgs, neighbours: Neighbours<'_>) -> Result<PathBuf> {
     let mut settings = json!({
         "stateDir": layout.agent_state(),
         "allocDir": layout.agent_alloc(),
@@ -64,7 +73,10 @@ pub(super) fn write_agent(layout: &Layout, args: &UpArgs, gateway: Option<Ports>
     for driver in &args.drivers {
         settings["drivers"][driver]["enabled"] = json!(true);
     }
-    if let Some(ports) = gateway {
+    if let Some(containerd) = neighbours.containerd {
+        settings["drivers"]["containerd"] = json!({ "enabled": true, "address": containerd.socket() });
+    }
+    if let Some(ports) = neighbours.gateway {
         let replica = format!("127.0.0.1:{}", ports.agents);
         settings["gateway"] = json!({ "tokenFile": layout.gateway_token(), "replicas": [replica] });
     }
@@ -114,7 +126,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let layout = Layout::at(Some(parent.path())).unwrap();
         let written = |args: &UpArgs| -> Value {
-            let path = write_agent(&layout, args, None).unwrap();
+            let path = write_agent(&layout, args, Neighbours::default()).unwrap();
             serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
         };
         let plain = written(&UpArgs::default());
@@ -133,7 +145,7 @@ mod tests {
             assert_eq!(with["drivers"], drivers);
         }
         fs::write(layout.agent_additions(), "- a\n").unwrap();
-        let error = write_agent(&layout, &mock, None).unwrap_err().to_string();
+        let error = write_agent(&layout, &mock, Neighbours::default()).unwrap_err().to_string();
         assert!(error.contains("agent.more.yaml: holds no settings"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::containerd;
 use drover_testkit::control_plane::Role;
 use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::Progress;
@@ -49,10 +50,10 @@ pub(super) async fn stop_all(state: &State, layout: &Layout, tasks: Tasks, progr
         {
             failures.push(format!("{error:#}"));
         }
-        if role == Role::Supervisor
-            && let Err(error) = end_leftover_tasks(layout, progress).await
-        {
-            failures.push(format!("{error:#}"));
+        if role == Role::Supervisor {
+            let tasks = end_leftover_tasks(layout, progress).await;
+            let containers = containerd::end_containers(&layout.containerd());
+            failures.extend([tasks, containers].into_iter().filter_map(|ended| Some(format!("{:#}", ended.err()?))));
         }
     }
     if tasks == Tasks::End
