@@ -315,14 +315,15 @@ async fn changed(
     })
     .await?;
     let all = allocs.list(&ListParams::default()).await.context("listing Allocations")?;
-    let all: Vec<String> = all.into_iter().filter_map(|alloc| alloc.metadata.name).collect();
-    let say = async |name: &str, is_ready: bool| {
-        let registration = json!({ "id": format!("{name}-http"), "serviceName": SERVICE, "ready": is_ready });
+    let all = all.into_iter().filter_map(|alloc| Some((alloc.metadata.name?, alloc.metadata.uid?)));
+    let all: Vec<(String, String)> = all.collect();
+    let say = async |(name, uid): &(String, String), is_ready: bool| {
+        let registration = json!({ "id": id(uid), "serviceName": SERVICE, "ready": is_ready });
         let status = json!({ "status": { "clientStatus": "running", "services": [registration] } });
         let patched = allocs.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
         patched.map(|_| ()).with_context(|| format!("writing the status of {name}"))
     };
-    stream::iter(&all).map(|name| say(name, true)).buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
+    stream::iter(&all).map(|alloc| say(alloc, true)).buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
     let slices: Api<EndpointSlice> = Api::namespaced(stage.client.clone(), NAMESPACE);
     let ready = async || {
         let all = slices.list(&ListParams::default()).await.context("listing EndpointSlices")?;
@@ -345,9 +346,9 @@ async fn changed(
     let (began, computed) = (Instant::now(), controller.cpu_time());
     let says = async {
         let changes = (0..CHANGES).map(|n| (&all[n % all.len()], nth_word(n)));
-        let sent = paced(changes, CHANGES_PER_SECOND).map(|(name, is_ready)| {
-            said.lock().unwrap_or_else(PoisonError::into_inner).insert((name.clone(), is_ready), Instant::now());
-            say(name, is_ready)
+        let sent = paced(changes, CHANGES_PER_SECOND).map(|(alloc, is_ready)| {
+            said.lock().unwrap_or_else(PoisonError::into_inner).insert((alloc.0.clone(), is_ready), Instant::now());
+            say(alloc, is_ready)
         });
         sent.buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await
     };
@@ -388,6 +389,11 @@ async fn changed(
         "controllerCpuFraction": computed.as_secs_f64() / elapsed.as_secs_f64(),
     });
     Ok(row.as_object().cloned().unwrap_or_default())
+}
+
+/// How agents name the service of an allocation.
+fn id(uid: &str) -> String {
+    format!("_nomad-task-{uid}-group-g-{SERVICE}-http")
 }
 
 /// Each allocation's word changes again after those of all others have.
