@@ -204,6 +204,38 @@ async fn what_only_the_controller_can_judge_stalls_that_job_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_that_enforces_a_pod_security_standard_refuses_what_gives_tasks_something_of_their_node() {
+    const LABEL: &str = "pod-security.kubernetes.io/enforce";
+    let (cluster, ns) = (shared(), "pod-security");
+    cluster.namespace(ns).await;
+    let enforce = |value: &str| {
+        let label = if value.is_empty() { format!("{LABEL}-") } else { format!("{LABEL}={value}") };
+        cluster.kubectl(&["label", "namespace", ns, &label, "--overwrite"]).expect("labelled");
+    };
+    enforce("restricted");
+    cluster.apply(ns, &job("plain", 1, &json!({}), "exec sleep 1000"));
+    let mut privileged = job("privileged", 1, &json!({}), "");
+    privileged["spec"]["groups"][0]["tasks"] =
+        json!([{ "name": "t", "driver": "docker", "config": { "image": "x", "privileged": true } }]);
+    cluster.apply(ns, &privileged);
+    for (name, field) in [("plain", "driver: driver raw_exec"), ("privileged", "config.privileged: a privileged")] {
+        let message = cluster.condition(ns, name, JobConditionType::Stalled, "True").await;
+        let expected = format!("spec.groups[0].tasks[0].{field}");
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(message.contains(&format!("{LABEL} is restricted")) && message.contains("(PodSecurity)"), "{message}");
+    }
+    assert_eq!(cluster.allocs(ns).await.len(), 0);
+
+    // Without the label the same job runs; with it again, what runs goes on.
+    enforce("");
+    cluster.condition(ns, "plain", JobConditionType::Ready, "True").await;
+    enforce("baseline");
+    let message = cluster.condition(ns, "plain", JobConditionType::Stalled, "True").await;
+    assert!(message.contains(&format!("{LABEL} is baseline")), "{message}");
+    assert_eq!(cluster.running(ns).await, [0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_finds_no_place_says_why_and_starts_when_there_is_room() {
     let (cluster, ns) = (shared(), "blocked");
     cluster.namespace(ns).await;

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use super::failures;
 use super::periodic::PeriodicJobs;
-use super::status::{self, Checked, Facts, JobState};
+use super::status::{self, Checked, Facts, JobState, pod_security};
 use super::versions::{self, Prepared};
 use crate::actions::{Action, GarbageKind};
 use crate::cache::Observed;
@@ -139,21 +139,29 @@ impl Jobs {
     }
 
     pub(crate) fn on_namespace(shared: &mut Shared, seen: &Observed<Namespace>) {
-        let Observed::Now(namespace, _) = seen else { return };
-        if namespace.metadata.deletion_timestamp.is_none() {
+        let Observed::Now(namespace, before) = seen else { return };
+        let trigger = if namespace.metadata.deletion_timestamp.is_some() {
+            EvalTrigger::JobDeregister
+        } else if before.as_ref().is_some_and(|before| pod_security(before) != pod_security(namespace)) {
+            EvalTrigger::JobRegister
+        } else {
             return;
-        }
+        };
         let name = namespace.metadata.name.clone().unwrap_or_default();
         let inside: Vec<JobKey> =
             shared.view.jobs().map(|job| job.key.clone()).filter(|job| *job.namespace == *name).collect();
         for job in inside {
-            shared.enqueue(&job, EvalTrigger::JobDeregister);
+            shared.enqueue(&job, trigger);
+            shared.due.jobs.insert(job);
         }
     }
 
+    fn namespace<'a>(shared: &'a Shared, name: &str) -> Option<&'a Namespace> {
+        shared.caches.namespaces.get(&Key::cluster(name)).map(|namespace| &**namespace)
+    }
+
     fn is_namespace_going(shared: &Shared, name: &str) -> bool {
-        let namespace = shared.caches.namespaces.get(&Key::cluster(name));
-        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
+        Self::namespace(shared, name).is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }
 
     /// The scheduler's settings are others: what waited for room may find some.
@@ -190,7 +198,10 @@ impl Jobs {
         let is_namespace_going = Self::is_namespace_going(shared, &key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
         let Some((object, checked)) = self.checked(shared, &key, &object, &versions) else { return };
-        let (fresh, mut violations) = (Arc::clone(&checked.definition), checked.here(shared.config.has_gateway));
+        let (fresh, mut violations) = (
+            Arc::clone(&checked.definition),
+            checked.here(shared.config.has_gateway, Self::namespace(shared, &key.namespace)),
+        );
         if is_going {
             self.release(shared, &key);
         } else if violations.is_empty() {
@@ -697,7 +708,7 @@ impl Jobs {
         let violations = match over_limit {
             _ if job.stopped => [].into(),
             over_limit => {
-                let here = checked.here(shared.config.has_gateway);
+                let here = checked.here(shared.config.has_gateway, Self::namespace(shared, &key.namespace));
                 if here.is_empty() { over_limit.into_iter().collect() } else { here }
             }
         };

@@ -13,9 +13,10 @@ use drover_core::ids::JobKey;
 use drover_core::job_status::JobVerdict;
 use drover_core::model::Deployment;
 use drover_core::scheduler::attempts::Attempts;
-use drover_core::validate::{self, Violation};
+use drover_core::validate::{self, PodSecurity, Violation};
 use drover_store::{Precondition, Store, StoreError, status_body};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -79,13 +80,24 @@ impl Checked {
         Self { uid, generation, definition, violations }
     }
 
-    /// What is in the way of acting on it: what is wrong with it, or that this cluster lacks what it needs.
-    pub(super) fn here(&self, has_gateway: bool) -> Arc<[Violation]> {
-        if has_gateway || !self.violations.is_empty() {
+    /// What is in the way of acting on it: what is wrong with it, that its namespace refuses it, or that this cluster
+    /// lacks what it needs.
+    pub(super) fn here(&self, has_gateway: bool, namespace: Option<&Namespace>) -> Arc<[Violation]> {
+        if !self.violations.is_empty() {
             return Arc::clone(&self.violations);
         }
-        validate::needs_gateway(&self.definition.spec).into_iter().collect()
+        let spec = &self.definition.spec;
+        let refused = namespace.and_then(pod_security).map(|standard| standard.violations(spec));
+        if let Some(refused) = refused.filter(|refused| !refused.is_empty()) {
+            return refused.into();
+        }
+        if has_gateway { [].into() } else { validate::needs_gateway(spec).into_iter().collect() }
     }
+}
+
+/// What a namespace refuses of jobs.
+pub(super) fn pod_security(namespace: &Namespace) -> Option<PodSecurity> {
+    PodSecurity::of_labels(namespace.metadata.labels.as_ref()?)
 }
 
 impl JobState {

@@ -13,6 +13,7 @@ mod group;
 mod job;
 mod network;
 mod placement;
+mod pod_security;
 mod policy;
 mod service;
 mod shape;
@@ -27,6 +28,7 @@ pub(crate) use found::Violations;
 pub use found::{Violation, texts};
 pub use gateway::{lacks_only_gateway, needs_gateway};
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
+pub use pod_security::PodSecurity;
 pub use shape::{shape, status_shape};
 pub use warning::warnings;
 
