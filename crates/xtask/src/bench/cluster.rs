@@ -23,6 +23,9 @@ pub(super) const NAMESPACE: &str = "default";
 /// No event is waited for longer than that.
 const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// What agents with containers are told beside the usual.
+const BRIDGE: &str = "network: {bridgeSubnet: 172.26.64.0/20}\n";
+
 /// The system.
 pub(super) struct Cluster<'a> {
     pub(super) session: &'a Session,
@@ -42,6 +45,10 @@ pub(super) async fn with_cluster<T>(
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
     let up_args = up_args(args, audit, &folder.path().join("data"));
     let mut session = Session::open(up_args)?.context("another session has the new data folder")?;
+    if args.name == BenchName::Containers {
+        let path = session.layout().agent_additions();
+        std::fs::write(&path, BRIDGE).with_context(|| format!("writing {}", path.display()))?;
+    }
     let measured = unless_interrupted(async {
         session.start(progress).await?;
         let client = session.client().await?;

@@ -21,6 +21,7 @@ use super::agent::{all_running, processes, restore};
 use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, with_cluster};
 use super::report::percentile;
+use super::waiting::until;
 
 /// The image, which only waits.
 const IMAGE: &str = "drover.dev/bench-pause:1";
@@ -93,10 +94,10 @@ impl<'a> Containers<'a> {
         let own_before = self.own_pss()?;
         let singles = self.single_starts(&mut allocations, progress).await?;
         let step = progress.step(format!("starting {LARGE} allocations of {CONTAINERS_OF_LARGE} containers"));
-        let of_singles = self.shims_pss(2 * SINGLE_STARTS)?;
+        let of_singles = self.shims_pss(2 * SINGLE_STARTS).await?;
         self.create("large", "none", (LARGE, CONTAINERS_OF_LARGE)).await?;
         all_running(&mut allocations, "large", LARGE).await?;
-        let of_large = self.shims_pss(2 * SINGLE_STARTS + LARGE)?.saturating_sub(of_singles);
+        let of_large = self.shims_pss(2 * SINGLE_STARTS + LARGE).await?.saturating_sub(of_singles);
         step.done("");
         let step = progress.step(format!("starting {n_rest} more"));
         self.create("rest", "none", (n_rest, 1)).await?;
@@ -181,11 +182,11 @@ impl<'a> Containers<'a> {
         Ok(tasks)
     }
 
-    /// Memory of the processes that look after containers.
-    fn shims_pss(&self, wanted: usize) -> Result<u64> {
-        let shims = self.containerd.shims();
-        ensure!(shims.len() == wanted, "{} processes look after {wanted} allocations", shims.len());
-        Ok(shims.into_iter().map(ProcessId::pss_bytes).sum())
+    /// Memory of the processes that look after containers, once what helped to start them is gone.
+    async fn shims_pss(&self, wanted: usize) -> Result<u64> {
+        let what = format!("a process each looks after {wanted} allocations");
+        until(&what, async || Ok(self.containerd.shims().len() == wanted)).await?;
+        Ok(self.containerd.shims().into_iter().map(ProcessId::pss_bytes).sum())
     }
 
     /// Memory of the agent and its supervisor.

@@ -83,7 +83,7 @@ impl Layout {
     }
 
     /// What people add to the agent's settings. No command writes it.
-    pub(super) fn agent_additions(&self) -> PathBuf {
+    pub fn agent_additions(&self) -> PathBuf {
         self.root.join("agent.more.yaml")
     }
 
