@@ -56,6 +56,7 @@ const CASES: &[Case] = &[
     ),
     ("secrets_reach_every_task_through_a_hundred_changes_and_kills", secrets::a_hundred_changes_under_kills),
     ("security_an_editor_tries_sixty_things", security::an_editor_tries),
+    ("containers_row_5_an_editor_tries_sixty_things_with_containers", security::an_editor_tries_with_containers),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];
 

@@ -36,6 +36,7 @@ type Try = (String, Value, String);
 /// The list.
 #[derive(Deserialize)]
 struct Attempts {
+    #[serde(default)]
     calls: Vec<Call>,
     jobs: Vec<Try>,
     tasks: Vec<(String, String)>,
@@ -82,13 +83,47 @@ impl<'a> Editor<'a> {
     }
 }
 
+/// What tasks of a driver are unless a try says otherwise.
+#[derive(Clone, Copy, Debug)]
+enum Driver {
+    Exec,
+    Containerd,
+}
+
+impl Driver {
+    /// The programs that a task uses to try.
+    fn tools(self) -> &'static [&'static str] {
+        match self {
+            Self::Exec => &["cat", "ls", "python3", "mount", "mknod", "unshare", "nsenter", "grep", "date", "hostname"],
+            Self::Containerd => TOOLS,
+        }
+    }
+}
+
+/// What is in the image.
+const TOOLS: &[&str] = &[
+    "sh", "sleep", "cat", "ls", "head", "true", "mkdir", "mount", "mknod", "unshare", "nsenter", "chroot", "grep",
+    "date", "hostname", "perl",
+];
+const IMAGE: &str = "drover.dev/test-escapes:1";
+
 /// A job of this task, which runs until it is ended unless the task is otherwise.
-fn job(name: &str, kind: &str, more: &Value) -> Value {
-    let mut task = json!({ "name": "t", "driver": "exec", "killTimeout": "1s",
-        "config": { "command": "/bin/sleep", "args": ["infinity"] }, "resources": { "cpu": 20, "memoryMB": 32 } });
+fn job(driver: Driver, name: &str, kind: &str, more: &Value) -> Value {
+    let mut task = json!({ "name": "t", "killTimeout": "1s", "resources": { "cpu": 20, "memoryMB": 32 } });
+    let (of_driver, networks) = match driver {
+        Driver::Exec => {
+            (json!({ "driver": "exec", "config": { "command": "/bin/sleep", "args": ["infinity"] } }), json!([]))
+        }
+        Driver::Containerd => {
+            let config = json!({ "image": IMAGE, "command": "/bin/sleep", "args": ["infinity"] });
+            (json!({ "driver": "containerd", "config": config }), json!([{ "mode": "none" }]))
+        }
+    };
+    merge(&mut task, &of_driver);
     merge(&mut task, more);
     let restart = json!({ "attempts": 0, "mode": "fail" });
-    let group = json!({ "name": "g", "restart": restart, "reschedule": { "attempts": 0, "unlimited": false }, "tasks": [task] });
+    let group = json!({ "name": "g", "restart": restart, "networks": networks,
+        "reschedule": { "attempts": 0, "unlimited": false }, "tasks": [task] });
     json!({ "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": name }, "spec": { "type": kind, "groups": [group] } })
 }
 
@@ -126,9 +161,9 @@ pub(crate) fn an_editor_tries(ground: &Ground) -> Result<String> {
         }
     }
     for (n, (what, task, word)) in attempts.jobs.iter().enumerate() {
-        try_job(&editor, &format!("try-{n}"), task, (word, what), &mut through)?;
+        try_job((&editor, Driver::Exec), &format!("try-{n}"), task, (word, what), &mut through)?;
     }
-    through.extend(try_in_a_task(&editor, &attempts.tasks)?);
+    through.extend(try_in_a_task(&editor, Driver::Exec, &attempts.tasks)?);
     ensure!(
         through.is_empty(),
         "{} of {n_all} came through or were refused without a word:\n{}",
@@ -142,15 +177,66 @@ pub(crate) fn an_editor_tries(ground: &Ground) -> Result<String> {
     Ok(format!("{n_all} attempts, none came through"))
 }
 
+/// The same with containers; and where a node gives all of it, a namespace that enforces a Pod Security Standard holds.
+pub(crate) fn an_editor_tries_with_containers(ground: &Ground) -> Result<String> {
+    let attempts: Attempts =
+        serde_saphyr::from_str(include_str!("security_containers.yaml")).context("reading the list of attempts")?;
+    let n_all = attempts.jobs.len() + attempts.tasks.len();
+    ensure!(n_all >= LEAST, "{n_all} attempts are too few");
+    ground.installed()?;
+    ground.offer_containers()?;
+    ground.give_tools(IMAGE, TOOLS)?;
+    let folder = tempfile::tempdir().context("a folder for the kubeconfig")?;
+    let editor = Editor::new(ground, folder.path())?;
+    let mut through = Vec::new();
+    for (n, (what, task, word)) in attempts.jobs.iter().enumerate() {
+        try_job((&editor, Driver::Containerd), &format!("try-{n}"), task, (word, what), &mut through)?;
+    }
+    through.extend(try_in_a_task(&editor, Driver::Containerd, &attempts.tasks)?);
+
+    let given = ["allowPrivileged=true", "allowHostNamespaces=true", "volumes=true", "allowCaps={all}"];
+    let given = given.map(|setting| format!("agent.containerd.{setting}"));
+    ground.upgrade(&given.each_ref().map(String::as_str))?;
+    let is_of_node = |word: &str| {
+        ["allowPrivileged", "allowHostNamespaces", "drivers.containerd.volumes", "allowCaps"].contains(&word)
+    };
+    let of_node: Vec<&Try> = attempts.jobs.iter().filter(|(_, _, word)| is_of_node(word)).collect();
+    for standard in ["baseline", "restricted"] {
+        let label = format!("pod-security.kubernetes.io/enforce={standard}");
+        ground.kubectl(&["label", "namespace", NAMESPACE, &label, "--overwrite"])?;
+        for (n, (what, task, _)) in of_node.iter().enumerate() {
+            let name = format!("{standard}-{n}");
+            let what = format!("{what} under {standard}");
+            try_job((&editor, Driver::Containerd), &name, task, ("PodSecurity", &what), &mut through)?;
+        }
+    }
+    // Without the label the node's word counts.
+    ground.kubectl(&["label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce-"])?;
+    let (_, privileged, _) = of_node.first().context("an attempt that the node decides on")?;
+    let mut runs = Vec::new();
+    try_job((&editor, Driver::Containerd), "given", privileged, ("PodSecurity", "given"), &mut runs)?;
+    ensure!(runs == ["given: it runs"], "what a node gives does not run: {runs:?}");
+    ensure!(
+        through.is_empty(),
+        "{} came through or were refused without a word:\n{}",
+        through.len(),
+        through.join("\n")
+    );
+    editor.kubectl(&["delete", "djob", "--all", "--timeout=60s"], None)?;
+    ground.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"])?;
+    ground.uninstall()?;
+    Ok(format!("{n_all} attempts and {} in each of two namespaces of standards, none came through", of_node.len()))
+}
+
 /// A job that is refused when it is applied, or of which no task ever runs.
 fn try_job(
-    editor: &Editor<'_>,
+    (editor, driver): (&Editor<'_>, Driver),
     name: &str,
     task: &Value,
     (word, what): (&str, &str),
     through: &mut Vec<String>,
 ) -> Result<()> {
-    let (is_taken, text) = editor.apply(&job(name, "service", task))?;
+    let (is_taken, text) = editor.apply(&job(driver, name, "service", task))?;
     if !is_taken {
         if !text.contains(word) {
             through.push(format!("{what}: {}", text.trim()));
@@ -188,14 +274,15 @@ fn status_of(text: &str) -> String {
 }
 
 /// All of them in one task, which counts those that came through.
-fn try_in_a_task(editor: &Editor<'_>, tasks: &[(String, String)]) -> Result<Vec<String>> {
-    let mut script = "for tool in cat ls python3 mount mknod unshare nsenter grep date hostname; do command -v $tool >/dev/null || exit 99; done\n".to_owned();
+fn try_in_a_task(editor: &Editor<'_>, driver: Driver, tasks: &[(String, String)]) -> Result<Vec<String>> {
+    let mut script =
+        format!("for tool in {}; do command -v $tool >/dev/null || exit 99; done\n", driver.tools().join(" "));
     for (n, (_, attempt)) in tasks.iter().enumerate() {
         // Writing to a String cannot fail.
         writeln!(script, "if ( {attempt} ) >/dev/null 2>&1; then exit {}; fi", n + 1).ok();
     }
     let task = json!({ "config": { "command": "/bin/sh", "args": ["-c", script] } });
-    let (is_taken, text) = editor.apply(&job("escape", "batch", &task))?;
+    let (is_taken, text) = editor.apply(&job(driver, "escape", "batch", &task))?;
     ensure!(is_taken, "the job that tries is refused: {text}");
     let code = editor.ground.eventually("the task has tried all", || {
         let (_, text) = editor.kubectl(&["get", "alloc", "-o", "json"], None)?;
