@@ -179,7 +179,7 @@ fn pods_service() -> Value {
 fn job() -> Value {
     let group = |name: &str, network: Value, task: Value| {
         json!({
-            "name": name, "count": NODES.len(), "networks": [network], "ephemeralDisk": { "sizeMB": 10 },
+            "name": name, "count": NODES.len(), "networks": [network],
             "constraints": [
                 { "lTarget": "${node.unique.name}", "operand": "regexp", "rTarget": "^n[12]$" },
                 { "operand": "distinct_hosts" },

@@ -165,7 +165,8 @@ pub fn archive_of(name: &str, program: &str, built: &Path, output: &Path) -> Res
 }
 
 /// Writes the archive of an image that holds programs of this machine in `/bin`, named or by their paths, with what they
-/// are linked with; only this machine can run it. It runs the first of them.
+/// are linked with; only this machine can run it. It runs the first of them, as root, unless it is told
+/// otherwise.
 ///
 /// # Errors
 /// When a program is not on the search path, or the archive not written.
@@ -186,7 +187,8 @@ pub fn of_tools(name: &str, tools: &[&str], output: &Path) -> Result<PathBuf> {
         }
     }
     let (program, content) = first.context("an image of no program")?;
-    let image = Image { libraries: files.into_iter().collect(), ..Image::new(name, &program)? };
+    let image =
+        Image { role: "Cmd", user: "0:0", libraries: files.into_iter().collect(), ..Image::new(name, &program)? };
     let archive = image.archive(&[(Arch::Amd64, content)])?;
     write_archive(output, &archive)?;
     Ok(output.to_path_buf())
@@ -282,6 +284,10 @@ fn source_date() -> Result<u64> {
 struct Image {
     name: String,
     program: String,
+    /// How the image's configuration names the program: as `Entrypoint`, before what else is to run, or as `Cmd`.
+    role: &'static str,
+    /// Who runs it.
+    user: &'static str,
     /// What lies beside it, by whole paths; nothing where the program is static.
     libraries: Vec<(String, Vec<u8>)>,
     seconds: u64,
@@ -310,7 +316,15 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 impl Image {
     fn new(name: &str, program: &str) -> Result<Self> {
         let (seconds, revision) = (source_date()?, workspace::commit());
-        Ok(Self { name: name.to_owned(), program: program.to_owned(), libraries: Vec::new(), seconds, revision })
+        Ok(Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            role: "Entrypoint",
+            user: USER,
+            libraries: Vec::new(),
+            seconds,
+            revision,
+        })
     }
 
     /// The bytes of an OCI layout in a tar archive. What is for one architecture is named itself; for several, a list
@@ -392,9 +406,9 @@ impl Image {
             "architecture": arch.name(),
             "os": "linux",
             "config": {
-                "User": USER,
+                "User": self.user,
                 "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-                "Entrypoint": [format!("/usr/bin/{}", self.program)],
+                (self.role): [format!("/usr/bin/{}", self.program)],
                 "WorkingDir": "/",
                 "Labels": {
                     "org.opencontainers.image.title": self.program,
@@ -468,7 +482,7 @@ mod tests {
     fn image() -> Image {
         let name = "example.org/drover/droverd:1.2.3".to_owned();
         let (program, revision) = ("droverd".to_owned(), "abc".to_owned());
-        Image { name, program, libraries: Vec::new(), seconds: 1_700_000_000, revision }
+        Image { name, program, role: "Entrypoint", user: USER, libraries: Vec::new(), seconds: 1_700_000_000, revision }
     }
 
     fn archive(built: &[(Arch, &str)]) -> Vec<u8> {

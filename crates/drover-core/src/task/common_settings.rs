@@ -94,6 +94,16 @@ pub(super) fn check_work_dir(dir: Option<&str>) -> Result<(), String> {
     }
 }
 
+/// Whether a task may have a process at all.
+pub(super) fn check_pids_limit(limit: Option<u64>) -> Result<(), String> {
+    match limit {
+        Some(0) => Err("config.pidsLimit is 0, with which nothing runs: write at least 1, or leave it out for the \
+                        node's own limit"
+            .to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// The first key that the settings do not have.
 pub(super) fn unknown_key<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Option<String> {
     let known = fields::<T>();

@@ -13,7 +13,9 @@ use drover_api::GoDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::common_settings::{Limit, NamespaceMode, camel_case, check_work_dir, limits_of, parse, renamed};
+use super::common_settings::{
+    Limit, NamespaceMode, camel_case, check_pids_limit, check_work_dir, limits_of, parse, renamed,
+};
 
 /// How long the download of an image may take.
 const PULL_TIMEOUT: Duration = Duration::from_mins(5);
@@ -355,6 +357,7 @@ impl ContainerConfig {
                 return Err(wrong_target(&format!("config.mounts[{n}]"), &mount.target));
             }
         }
+        check_pids_limit(self.pids_limit)?;
         if self.image_pull_timeout.is_some_and(|limit| limit.is_negative() || limit.to_std().is_zero()) {
             return Err("config.imagePullTimeout must be longer than 0s".to_owned());
         }
@@ -520,6 +523,7 @@ mod tests {
             ("auth", json!({ "username": "u" }), "config.auth is not acted on by this version"),
             ("devices", json!([]), "resources.devices"),
             ("init", json!(true), "config.init"),
+            ("pidsLimit", json!(0), "config.pidsLimit is 0"),
             ("interactive", json!(true), "config.interactive"),
             ("networkMode", json!("bridge"), "config.networkMode \"bridge\""),
             ("securityOpt", json!(["seccomp=unconfined"]), "config.securityOpt"),

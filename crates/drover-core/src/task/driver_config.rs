@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::common_settings::{
-    Limit, NamespaceMode, camel_case, check_work_dir, fields, limits_of, parse, renamed, unknown_key,
+    Limit, NamespaceMode, camel_case, check_pids_limit, check_work_dir, fields, limits_of, parse, renamed, unknown_key,
 };
 use super::container_config::{ContainerConfig, DOCKER_KEYS, with_own_names};
 
@@ -174,6 +174,7 @@ impl ExecConfig {
         let config: Self = parse(Self::DRIVER, &without_underscores::<Self>(config)?)?;
         check_command(&config.command)?;
         check_work_dir(config.work_dir.as_deref())?;
+        check_pids_limit(config.pids_limit)?;
         if let Some(rootfs) = &config.rootfs
             && !rootfs.is_absolute()
         {
