@@ -120,20 +120,31 @@ pub(crate) fn two_hundred_kills(ground: &Ground) -> Result<String> {
 /// The first processes of the containers of a kind, by their number.
 fn processes(ground: &Ground, kind: Kind) -> Result<Vec<ProcessId>> {
     let mut found = ground.programs("sh", |mut args| args.any(|arg| arg == kind.name()))?;
+    // What it starts is for a moment a copy of it.
+    found.retain(|id| is_first_of_its_namespace(*id));
     found.sort_by_key(|id| id.pid);
     Ok(found)
+}
+
+fn is_first_of_its_namespace(process: ProcessId) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.and_then(|numbers| numbers.split_whitespace().last()) == Some("1")
 }
 
 /// Kills a part and waits until there is another one. For one that looks after containers, the id of its allocation.
 fn kill(ground: &Ground, part: Part, n: usize) -> Result<Option<String>> {
     match part {
         Part::Agent | Part::Supervisor => {
-            let role = if part == Part::Agent { "agent" } else { "supervisor" };
-            let one = || Ok(ground.processes(role)?.first().copied());
+            // A supervisor runs a copy of the program, which an upgrade leaves alone.
+            let (program, role) =
+                if part == Part::Agent { ("droverd", "agent") } else { ("droverd-supervisor", "supervisor") };
+            let all = || ground.programs(program, |mut args| args.next() == Some(role));
+            let one = || Ok(all()?.first().copied());
             let old = ground.eventually(&format!("one {role} runs"), one)?;
             old.signal(Signal::KILL).with_context(|| format!("killing the {role}"))?;
             ground.eventually(&format!("another {role} runs"), || {
-                let now = ground.processes(role)?;
+                let now = all()?;
                 Ok(now.iter().any(|id| *id != old && id.is_alive()).then_some(()))
             })?;
             if part == Part::Agent {
@@ -163,7 +174,11 @@ fn kill(ground: &Ground, part: Part, n: usize) -> Result<Option<String>> {
             let line = String::from_utf8_lossy(&line).into_owned();
             let id = line.split('\0').skip_while(|word| *word != "-id").nth(1).unwrap_or_default();
             let alloc = id.rsplit_once('-').map(|(alloc, _)| alloc.to_owned());
+            let containers = shim.descendants();
             shim.signal(Signal::KILL).context("killing what looks after a container")?;
+            ground.eventually("its containers have ended", || {
+                Ok((!containers.iter().any(|process| process.is_alive())).then_some(()))
+            })?;
             Ok(alloc)
         }
     }

@@ -1,5 +1,5 @@
-//! A containerd of a test's, a bench's or `up`'s own: everything in one folder, no Kubernetes in it, ended with all that
-//! it has started.
+//! A containerd of a test's, a bench's or `up`'s own: everything in one folder, no Kubernetes in it, ended with all
+//! that it has started.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::net::UnixStream;

@@ -164,9 +164,8 @@ pub fn archive_of(name: &str, program: &str, built: &Path, output: &Path) -> Res
     Ok(output.to_path_buf())
 }
 
-/// Writes the archive of an image that holds programs of this machine in `/bin`, named or by their paths, with what they
-/// are linked with; only this machine can run it. It runs the first of them, as root, unless it is told
-/// otherwise.
+/// Writes the archive of an image that holds programs of this machine in `/bin`, named or by their paths, with what
+/// they are linked with; only this machine can run it. It runs the first of them, as root, unless it is told otherwise.
 ///
 /// # Errors
 /// When a program is not on the search path, or the archive not written.

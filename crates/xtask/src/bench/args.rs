@@ -14,8 +14,8 @@ pub enum BenchName {
     Idle,
     /// What the agent adds to a start, its rate of starts, its memory and CPU, for each driver of processes
     Agent,
-    /// Starts of containers beside `ctr run -d`, with and without a bridge; memory of 200, and how long a new agent takes
-    /// to find them again
+    /// Starts of containers beside `ctr run -d`, with and without a bridge; memory of 200, and how long a new agent
+    /// takes to find them again
     Containers,
     /// API writes and health delay of 1,000 healthy lives that begin over ten seconds
     AgentLives,
@@ -60,8 +60,8 @@ pub struct BenchArgs {
     /// How often it is repeated, each time on a new system; figures are medians
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// How many jobs (start), tasks (density, idle, services), containers, allocations (nomad-api), tunnels (gateway) or
-    /// agents (secrets)
+    /// How many jobs (start), tasks (density, idle, services), containers, allocations (nomad-api), tunnels (gateway)
+    /// or agents (secrets)
     #[arg(long)]
     pub count: Option<usize>,
     /// How long nothing happens while idleness is measured
