@@ -466,7 +466,7 @@ fn wrong_target(field: &str, target: &str) -> String {
 
 /// The settings under our names. Docker's are the same words in lower case with underscores, but for two that have a
 /// unit here.
-pub(crate) fn with_own_names(driver: &str, config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+pub(super) fn with_own_names(driver: &str, config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     if driver != ContainerConfig::DOCKER {
         return Ok(config.clone());
     }

@@ -145,6 +145,18 @@ pub fn fault(driver: &str, config: &Map<String, Value>) -> Option<String> {
     }
 }
 
+/// The settings of a driver that puts tasks into something of their own, under our names however they are spelled.
+///
+/// # Errors
+/// The setting that is there under two names, or that the driver does not know.
+pub(crate) fn own_names(driver: &str, config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    if driver == ExecConfig::DRIVER {
+        without_underscores::<ExecConfig>(config)
+    } else {
+        with_own_names(driver, config)
+    }
+}
+
 /// Settings under our names: those of Nomad's drivers are the same words in lower case with underscores.
 fn without_underscores<T: DeserializeOwned>(config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     let known = fields::<T>();

@@ -11,8 +11,8 @@ use drover_api::task::Task;
 use serde_json::{Map, Value};
 
 use super::found::Violation;
-use crate::task::container_config::{ContainerConfig, with_own_names};
-use crate::task::driver_config::{ExecConfig, RawExecConfig};
+use crate::task::container_config::ContainerConfig;
+use crate::task::driver_config::{ExecConfig, RawExecConfig, own_names};
 
 /// The label of a namespace that names its standard.
 const LABEL: &str = "pod-security.kubernetes.io/enforce";
@@ -44,12 +44,12 @@ impl PodSecurity {
                 let at = format!("spec.groups[{n}].tasks[{m}]");
                 let refused = refused_of_task(task).into_iter().map(|(field, what)| (format!("{at}.{field}"), what));
                 found.extend(refused);
-                if task.driver == ExecConfig::DRIVER && is_in_host_network(group) {
-                    found.push((format!("spec.groups[{n}].networks"), "the node's network with driver exec"));
-                }
+            }
+            let is_sandboxed = group.tasks.iter().any(|task| task.driver == ExecConfig::DRIVER);
+            if is_sandboxed && is_in_host_network(group) {
+                found.push((format!("spec.groups[{n}].networks"), "the node's network with driver exec"));
             }
         }
-        found.dedup();
         let name = match self {
             Self::Baseline => "baseline",
             Self::Restricted => "restricted",
@@ -74,21 +74,21 @@ type Refused = Vec<(String, &'static str)>;
 
 fn refused_of_task(task: &Task) -> Refused {
     let driver = task.driver.as_str();
-    match driver {
-        RawExecConfig::DRIVER => vec![("driver".to_owned(), "driver raw_exec, a process of the node,")],
-        ExecConfig::DRIVER => {
-            let mut refused = of_namespaces(&task.config);
-            refused.extend(unless_empty(&task.config, "capAdd", "a capability beyond the usual ones"));
-            refused.extend(unless_empty(&task.config, "rootfs", "a directory of the node as root"));
-            refused
-        }
-        ContainerConfig::DRIVER | ContainerConfig::DOCKER => match with_own_names(driver, &task.config) {
-            Ok(config) => of_container(&config),
-            // What is wrong there is told by its own check.
-            Err(_) => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
+    let of_config = match driver {
+        RawExecConfig::DRIVER => return vec![("driver".to_owned(), "driver raw_exec, a process of the node,")],
+        ExecConfig::DRIVER => of_sandbox,
+        ContainerConfig::DRIVER | ContainerConfig::DOCKER => of_container,
+        _ => return Vec::new(),
+    };
+    // What is wrong with the names is told by their own check.
+    own_names(driver, &task.config).map_or_else(|_| Vec::new(), |config| of_config(&config))
+}
+
+fn of_sandbox(config: &Map<String, Value>) -> Refused {
+    let mut refused = of_namespaces(config);
+    refused.extend(unless_empty(config, "capAdd", "a capability beyond the usual ones"));
+    refused.extend(unless_empty(config, "rootfs", "a directory of the node as root"));
+    refused
 }
 
 fn of_container(config: &Map<String, Value>) -> Refused {
@@ -194,6 +194,8 @@ mod tests {
         for (config, key) in [
             (json!({ "pidMode": "host" }), "pidMode"),
             (json!({ "capAdd": ["mknod"] }), "capAdd"),
+            (json!({ "pid_mode": "host" }), "pidMode"),
+            (json!({ "cap_add": ["mknod"] }), "capAdd"),
             (json!({ "rootfs": "/" }), "rootfs"),
         ] {
             assert_eq!(fields("none", "exec", &config), of_config(key), "{config}");
