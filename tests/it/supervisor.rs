@@ -312,12 +312,12 @@ async fn a_supervisors_death_leaves_tasks_alive_and_a_new_one_takes_over() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_task_that_dies_with_its_supervisor_is_the_kernels_to_tell() {
+async fn end_and_last_words_of_a_task_that_dies_with_its_supervisor_are_the_kernels_to_tell() {
     let bench = Bench::new();
     let link = bench.connect();
     let spec = StartSpec {
         work_dir: bench.path("alloc").to_string_lossy().into_owned(),
-        ..bench.spec("t", "while [ ! -e go ]; do sleep 0.01; done; exit 5")
+        ..bench.spec("t", "while [ ! -e go ]; do sleep 0.01; done; echo last; echo words >&2; exit 5")
     };
     let (handle, ended) = link.client.start(spec).await.expect("started");
     let first = bench.supervisor_pid();
@@ -332,6 +332,8 @@ async fn the_end_of_a_task_that_dies_with_its_supervisor_is_the_kernels_to_tell(
     } else {
         assert_eq!((exit.code, exit.signal), (-1, 0), "{exit:?}");
     }
+    assert_eq!((bench.log("t.stdout.0").as_str(), bench.log("t.stderr.0").as_str()), ("last\n", "words\n"));
+    assert!(std::fs::read_dir(bench.path("fifo")).expect("a directory").next().is_none(), "fifos are removed");
     link.close().await;
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::launch::{BUILD, LaunchError, Launcher};
+use super::logs::{self, KeptOutput};
 use super::processes;
 use super::protocol::{
     self, Exit, Handle, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, SandboxSpec,
@@ -214,6 +215,8 @@ struct Watched {
     /// Lets the kernel keep how the process ends, should the supervisor die with it. None where it has ended already,
     /// and the supervisor knows how.
     pidfd: Option<OwnedFd>,
+    /// Lets the kernel keep what it writes, should the supervisor die before it.
+    _output: Option<KeptOutput>,
 }
 
 impl Watched {
@@ -223,7 +226,12 @@ impl Watched {
                 |error| tracing::debug!(error = %error, task = handle.id, "its end is known to the supervisor only"),
             )
             .ok();
-        Self { handle, exit, pidfd }
+        let kept = handle.logs.as_ref().map(logs::keep_output).transpose();
+        let output = kept.unwrap_or_else(|error| {
+            tracing::warn!(error = %error, task = handle.id, "its last output is lost if it and the supervisor end");
+            None
+        });
+        Self { handle, exit, pidfd, _output: output }
     }
 
     /// How the task ended that no supervisor has any more.

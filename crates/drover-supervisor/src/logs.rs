@@ -131,6 +131,41 @@ pub fn hold_fifos(spec: &LogSpec) -> io::Result<HeldFifos> {
     Ok(HeldFifos { stdout, stderr, _ends: [out, err] })
 }
 
+/// Ends of a task's FIFOs that keep what is in them while no supervisor lives: the kernel drops it with the last end.
+#[derive(Debug)]
+pub(super) struct KeptOutput {
+    _ends: Vec<OwnedFd>,
+}
+
+/// Holds the output of a task that runs. Only for reading: a runtime's end of it is still seen.
+pub(super) fn keep_output(spec: &LogSpec) -> io::Result<KeptOutput> {
+    let dir = fifo_dir(spec)?;
+    let streams = [Stream::Stdout, Stream::Stderr];
+    let ends = streams.map(|stream| open_if_there(&dir, &fifo_name(spec, stream)));
+    Ok(KeptOutput { _ends: ends.into_iter().filter_map(Result::transpose).collect::<io::Result<_>>()? })
+}
+
+/// Takes what a task has written that ended while no supervisor lived, and removes its FIFOs.
+pub(super) async fn collect_left(spec: &LogSpec, writers: Writers) -> io::Result<()> {
+    let dir = fifo_dir(spec)?;
+    for stream in [Stream::Stdout, Stream::Stderr] {
+        let Some(reader) = open_if_there(&dir, &fifo_name(spec, stream))? else { continue };
+        let pipe = Pipe::resume(spec, stream, (reader, writers))?;
+        let ended = CancellationToken::new();
+        ended.cancel();
+        collect(pipe, ended).await;
+    }
+    remove_fifos(spec)
+}
+
+/// The collecting end of a FIFO; none where it is gone with its task.
+fn open_if_there(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    match open_fifo(dir, name, OFlags::RDONLY | OFlags::NONBLOCK) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
 fn make_fifo(spec: &LogSpec, stream: Stream) -> io::Result<(OwnedFd, String)> {
     let (dir, name) = (fifo_dir(spec)?, fifo_name(spec, stream));
     match rustix::fs::mkfifoat(&dir, &name, Mode::RUSR | Mode::WUSR) {

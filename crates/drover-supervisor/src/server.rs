@@ -19,8 +19,9 @@ use tokio_util::task::TaskTracker;
 
 use super::cgroup::Cgroups;
 use super::launch;
+use super::logs;
 use super::protocol::{
-    self, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, ServerFrame,
+    self, Handle, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, ServerFrame,
 };
 use super::spawn::Ground;
 use super::sys;
@@ -341,6 +342,23 @@ fn answer(
             });
             return None;
         }
+        Request::Adopt(handle) if *greeted => {
+            let result = match (tasks.adopt(&handle), &handle.logs) {
+                // Its exit code is gone with it, and what it has written is not.
+                (Err(refusal), Some(_)) if refusal.code == RefusalCode::Gone => {
+                    let out = out.clone();
+                    starts.spawn_local(async move {
+                        collect_left(&handle).await;
+                        // Without a listener the agent is gone; the next one asks again.
+                        drop(out.send(ServerFrame::Reply { seq, result: Err(refusal) }).await);
+                    });
+                    return None;
+                }
+                (result, _) => result,
+            };
+            let result = result.map(|handle| Reply::Started(Box::new(handle)));
+            return Some(ServerFrame::Reply { seq, result });
+        }
         request => request,
     };
     let is_hello = matches!(request, Request::Hello { .. });
@@ -351,6 +369,14 @@ fn answer(
     };
     *greeted |= is_hello && result.is_ok();
     Some(ServerFrame::Reply { seq, result })
+}
+
+/// Takes what a task has written that ended while no supervisor lived.
+async fn collect_left(handle: &Handle) {
+    let Some(logs) = &handle.logs else { return };
+    if let Err(error) = logs::collect_left(logs, handle.writers()).await {
+        tracing::warn!(error = %error, task = handle.id, "output of a task that has ended is lost");
+    }
 }
 
 /// A request of a newer agent is answered, so that it can go another way.
@@ -369,13 +395,12 @@ fn carry_out(request: Request, tasks: &Rc<Tasks>, out: &mpsc::Sender<ServerFrame
         Request::Hello { min_version, max_version, build: _ } => hello(min_version, max_version),
         Request::Cap(slice) => tasks.cap(&slice).map(|()| Reply::Done),
         Request::Subscribe => Ok(Reply::Tasks(tasks.subscribe(out.clone()))),
-        Request::Adopt(handle) => tasks.adopt(&handle).map(|handle| Reply::Started(Box::new(handle))),
         Request::Stop { id, signal, timeout_ms } => {
             tasks.stop(&id, signal, Duration::from_millis(timeout_ms).min(MAX_GRACE)).map(|()| Reply::Done)
         }
         Request::Signal { id, signal } => tasks.signal(&id, signal).map(|()| Reply::Done),
         Request::Acknowledge { id } => tasks.acknowledge(&id).map(|()| Reply::Done),
-        Request::Start(_) | Request::Upgrade { .. } => {
+        Request::Start(_) | Request::Adopt(_) | Request::Upgrade { .. } => {
             Err(Refusal::new(RefusalCode::Unsupported, "the first request must be hello"))
         }
     }
