@@ -109,6 +109,13 @@ enum Role {
     /// Renders a template of a task. Started by the agent.
     #[command(hide = true)]
     RenderTemplate,
+    /// Carries connections to ports of the node into networks of allocations. Started by the supervisor.
+    #[command(hide = true)]
+    Forward {
+        /// The socket over which the agent says which ports.
+        #[arg(long)]
+        socket: PathBuf,
+    },
     /// Makes the first process of a container, and outlives the agent meanwhile. Started by the agent.
     #[command(hide = true)]
     MakeContainer,
@@ -146,7 +153,7 @@ fn main() -> ExitCode {
 }
 
 fn run(role: Role) -> anyhow::Result<ExitCode> {
-    if matches!(role, Role::Agent { .. } | Role::Gateway { .. } | Role::Supervisor { .. }) {
+    if matches!(role, Role::Agent { .. } | Role::Gateway { .. } | Role::Supervisor { .. } | Role::Forward { .. }) {
         memory::leave_no_cores()?;
     }
     if matches!(role, Role::Gateway { .. }) {
@@ -175,6 +182,7 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
         Role::Sandbox => drover_supervisor::sandbox()?,
         Role::Fetch => drover_fetch::run()?,
         Role::RenderTemplate => drover_template::run()?,
+        Role::Forward { socket } => drover_forwarder::run(&socket)?,
         Role::MakeContainer => drover_agent::make_container()?,
         Role::Enter => return drover_supervisor::enter(),
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {

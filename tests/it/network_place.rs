@@ -60,9 +60,15 @@ impl Namespace {
 
     /// Runs `ip` in it, and says what that says.
     pub(crate) fn ip(&self, words: &str) -> String {
+        self.run("ip", &words.split(' ').collect::<Vec<_>>())
+    }
+
+    /// Runs a program in it, and says what that says.
+    pub(crate) fn run(&self, program: &str, args: &[&str]) -> String {
         let enter = self.enter();
-        let output = Command::new(&enter[0]).args(&enter[1..]).arg("ip").args(words.split(' ')).output().expect("ip");
-        assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(&enter[0]).args(&enter[1..]).arg(program).args(args).output();
+        let output = output.unwrap_or_else(|error| panic!("{program} (is it installed?): {error}"));
+        assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -82,14 +88,23 @@ impl Namespace {
 }
 
 fn ask(at: SocketAddr) -> std::io::Result<String> {
-    use std::io::{Read as _, Write as _};
     let patience = Duration::from_secs(5);
     let mut stream = TcpStream::connect_timeout(&at, patience)?;
     stream.set_read_timeout(Some(patience))?;
+    first_line(&mut stream)
+}
+
+fn first_line(stream: &mut TcpStream) -> std::io::Result<String> {
+    use std::io::{Read as _, Write as _};
     write!(stream, "GET / HTTP/1.0\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// What a web server says first over this connection, or why it says nothing.
+pub(crate) fn web_answer(mut stream: TcpStream) -> String {
+    first_line(&mut stream).unwrap_or_else(|error| error.to_string())
 }
 
 /// Where an agent lives.

@@ -1,5 +1,8 @@
 //! Allocations with networks of their own: real agents and tasks, in network namespaces that the tests make.
 
+use std::net::Ipv4Addr;
+use std::path::Path;
+
 use drover_api::allocation::{AllocatedPort, AllocatedResources, CheckResult, ClientStatus, TaskResources};
 use drover_api::job::JobType;
 use drover_api::{Allocation, ClientNode};
@@ -9,7 +12,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::agent::{Node, eventually, messages, shared_plane, status};
-use crate::network_place::{NODE, Pins, Place, SUBNET};
+use crate::network_place::{NODE, Pins, Place, SUBNET, web_answer};
 
 fn config() -> String {
     format!("address: {NODE}\ndrivers: {{exec: {{enabled: true}}}}\nnetwork: {{bridgeSubnet: {SUBNET}}}\n")
@@ -102,6 +105,102 @@ async fn b_025_a_task_on_the_bridge_is_reached_from_everywhere() {
         node.ended(name).await;
     }
     assert!(place.pod.get((NODE, 21_000)).is_err(), "its port is closed");
+    let left = place.left(node.path("state/netns"));
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The address of a Service, and its port.
+const SERVICE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 96, 0, 7), 80);
+
+/// Leads a Service to a port of the node, as kube-proxy does.
+fn proxy(place: &Place, port: u16) {
+    let (address, service_port) = SERVICE;
+    let rule = format!("ip daddr {address} tcp dport {service_port} dnat to {NODE}:{port}");
+    let table = format!(
+        "table ip services {{\n\
+         chain arriving {{ type nat hook prerouting priority dstnat; {rule}; }}\n\
+         chain own {{ type nat hook output priority -100; {rule}; }}\n}}\n"
+    );
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), table).expect("a table");
+    place.node.run("nft", &["-f", &file.path().to_string_lossy()]);
+    // Before its address is translated, a connection of the node needs a way.
+    place.node.ip("route add 10.96.0.0/16 dev pod");
+}
+
+/// The forwarder of this state folder, if one lives.
+fn forwarder(state: &Path) -> Option<i32> {
+    let pids = std::fs::read_dir("/proc").expect("processes").flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
+    pids.find(|pid| {
+        let proc = Path::new("/proc").join(pid.to_string());
+        let is_forwarder = std::fs::read(proc.join("cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"forward"));
+        is_forwarder && std::fs::read_link(proc.join("cwd")).is_ok_and(|cwd| cwd == state)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_leads_to_a_bridged_allocation_of_the_askers_own_node() {
+    let place = Place::new(shared_plane());
+    let mut node = Node::start_by(shared_plane(), "bridge-service", &config(), place.launcher()).await;
+    let _pins = Pins(node.path("state/netns"));
+    let state = std::fs::canonicalize(node.path("state")).expect("the state folder");
+    assert_eq!(forwarder(&state), None, "there is nothing to forward");
+    proxy(&place, 21_000);
+    node.job("web", JobType::Service, example_group()).await;
+    let name = node.place("web", 0, resources(21_000, &["server", "beside"])).await;
+    node.running(&name).await;
+    let ok = |answer: Result<String, String>| answer.is_ok_and(|answer| answer.contains("200 OK"));
+    let from_everywhere = || [&place.pod, &place.node].iter().all(|from| ok(from.get(SERVICE)));
+    eventually("an answer of the Service", from_everywhere).await;
+    // A neighbour on the bridge, and the allocation itself.
+    let script =
+        format!("import urllib.request; print(urllib.request.urlopen('http://{}', timeout=5).status)", SERVICE.0);
+    let asks = json!({ "name": "t", "driver": "exec", "config": { "command": "python3", "args": ["-c", script] } });
+    node.job("asks", JobType::Batch, json!({ "tasks": [asks], "networks": [{ "mode": "bridge" }] })).await;
+    let portless = AllocatedResources { ports: Vec::new(), ..resources(1, &["t"]) };
+    let ended = node.ended(&node.place("asks", 0, portless).await).await;
+    assert_eq!(node.log_of(&ended, "t.stdout.0"), "200\n", "{}", node.log_of(&ended, "t.stderr.0"));
+
+    // Who breaks into the forwarder has no more than connections.
+    let pid = forwarder(&state).expect("a forwarder");
+    let rights = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+    let of = |name: &str| rights.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
+    let words = ["Uid:", "CapEff:", "CapPrm:", "NoNewPrivs:"].map(of);
+    assert_eq!(words, ["65534\t65534\t65534\t65534", "0000000000000400", "0000000000000400", "1"], "{rights}");
+
+    // Its agent's death breaks no connection, and its own death lasts a moment.
+    let connected = place.pod.within(|| std::net::TcpStream::connect(SERVICE)).expect("a connection");
+    node.kill_agent();
+    node.start_agent();
+    node.running(&name).await;
+    let answer = web_answer(connected);
+    assert!(answer.contains("200 OK"), "{answer}");
+    eventually("an answer after the agent's death", from_everywhere).await;
+    assert_eq!(forwarder(&state), Some(pid), "it is the same process");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    eventually("an answer after the forwarder's death", from_everywhere).await;
+
+    // A port that a program of the node holds is no allocation's.
+    let holder = place.node.within(|| std::net::TcpListener::bind((NODE, 21_005))).expect("a port");
+    let refused = node.ended(&node.place("web", 1, resources(21_005, &["server", "beside"])).await).await;
+    assert_eq!(status(&refused), ClientStatus::Failed);
+    let why = messages(&refused, "server");
+    assert!(why.contains("port 198.51.100.1:21005 of the node cannot be listened on"), "{why}");
+    assert!(why.contains("end the program that holds it"), "{why}");
+    drop(holder);
+    assert!(from_everywhere(), "the others are left alone");
+
+    node.stop(&name).await;
+    node.ended(&name).await;
+    eventually("the forwarder's end", || forwarder(&state).is_none()).await;
+    eventually("its socket's end", || {
+        let names = std::fs::read_dir(&state).expect("a folder").flatten().map(|entry| entry.file_name());
+        names.into_iter().all(|name| !name.to_string_lossy().starts_with("forwarder-"))
+    })
+    .await;
     let left = place.left(node.path("state/netns"));
     assert!(left.is_empty(), "{left:?}");
 }

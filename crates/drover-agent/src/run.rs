@@ -28,7 +28,7 @@ use crate::drivers::{
 use crate::folder;
 use crate::gateway;
 use crate::glob::matches_glob;
-use crate::networks::{AllocNetworks, DnsSource, NetworkOffer, NetworkParts, Resolver};
+use crate::networks::{AllocNetworks, DnsSource, ForwarderKeeper, NetworkOffer, NetworkParts, Resolver};
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
@@ -50,6 +50,7 @@ use crate::state::{Flaws, Saved, StateStore};
 use crate::task_api::{GatewayApis, NoTaskApis, TaskApis};
 use crate::values::{NoValues, ValueKeeper, ValueRequests, Values};
 use crate::watch;
+use drover_api::host_volume::HostVolumeRequest;
 use drover_clock::{Clock, SharedClock, SystemClock};
 use drover_core::task::environment;
 use drover_daemon::monitor::{self, Health, Metrics, PORT, Problems};
@@ -318,15 +319,17 @@ async fn serve<S: Store>(
     }
     let is_state_lost = flaws.borrow().lost.is_some();
     let mut print = fingerprint::detect(&config, &drivers)?;
-    let (networks, offer) = begin_networks(&config, &state, &saved, is_state_lost, resolver).await;
+    let (networks, offer, forwarder) =
+        begin_networks(&config, &state, (&saved, is_state_lost), resolver, &supervisor).await;
+    let forwarders = forwarder.taken_over();
+    services.spawn(until(stop_services.clone(), forwarder.run()));
     print.network_modes.extend(offer.modes);
     let (keeper, facts) = Keeper::new(print, [Manager::Devices, Manager::Drivers], news);
     let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
-    let volumes = Volumes::new(volume_folders(&config), state.clone(), facts.facts.clone());
     loops.spawn(until(stop.clone(), keeper.run()));
-    volumes.restore(&saved.volumes).await;
-    let (host_volumes, asked) = watch::channel(BTreeMap::new());
-    loops.spawn(until(stop.clone(), volumes.clone().follow(asked)));
+    let volumes = Volumes::new(volume_folders(&config), state.clone(), facts.facts.clone());
+    let (host_volumes, following) = restore_volumes(&volumes, &saved).await;
+    loops.spawn(until(stop.clone(), following));
     meta.announce().await;
     let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
@@ -350,11 +353,9 @@ async fn serve<S: Store>(
     }
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
-    let known = AllKnown { recovered, restored, metrics: metrics.clone() };
+    let known = AllKnown { recovered, restored, forwarders, metrics: metrics.clone() };
     loops.spawn(until(stop.clone(), end_strangers(supervisor, known, state.clone(), is_state_lost)));
     let (kubelet_dir, key) = (config.csi.kubelet_dir().map(Path::to_owned), csi::sealing_key(&config.state_dir)?);
-    let fetcher = Arc::new(HostFetcher::new(&config.artifacts, own_environment()));
-    let host_env = host_environment(&config.host_envvars, own_environment());
     run_node(NodeParts {
         store,
         runners: TaskRunners,
@@ -366,9 +367,9 @@ async fn serve<S: Store>(
             disks,
             users: task_users(&config, &saved, &state),
             fingerprint: facts.print,
-            host_env,
+            host_env: host_environment(&config.host_envvars, own_environment()),
             prober: Arc::new(HostProber::default()),
-            fetcher,
+            fetcher: Arc::new(HostFetcher::new(&config.artifacts, own_environment())),
             renderer: Arc::new(HelperRenderer::default()),
             values,
             api,
@@ -395,14 +396,24 @@ async fn serve<S: Store>(
     Ok(())
 }
 
+/// Makes the host volumes of an earlier life known. Returns where the controller's requests go, and what follows them.
+async fn restore_volumes(
+    volumes: &Volumes,
+    saved: &Saved,
+) -> (watch::Sender<BTreeMap<String, HostVolumeRequest>>, impl Future<Output = ()> + Send + use<>) {
+    volumes.restore(&saved.volumes).await;
+    let (requests, asked) = watch::channel(BTreeMap::new());
+    (requests, volumes.clone().follow(asked))
+}
+
 /// Where the state is lost, what the kernel has may be of allocations that run.
 async fn begin_networks(
     config: &AgentConfig,
     state: &StateStore,
-    saved: &Saved,
-    is_state_lost: bool,
+    (saved, is_state_lost): (&Saved, bool),
     resolver: Resolver,
-) -> (AllocNetworks, NetworkOffer) {
+    supervisor: &Supervisor,
+) -> (AllocNetworks, NetworkOffer, ForwarderKeeper) {
     AllocNetworks::begin(NetworkParts {
         config: config.network.clone(),
         state_dir: config.state_dir.clone(),
@@ -410,6 +421,7 @@ async fn begin_networks(
         kept: saved.networks.clone(),
         known: (!is_state_lost).then(|| saved.allocs.keys().cloned().collect()),
         resolver,
+        supervisor: supervisor.clone(),
     })
     .await
 }
@@ -522,6 +534,8 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
 struct AllKnown {
     recovered: mpsc::Receiver<Infallible>,
     restored: CancellationToken,
+    /// Forwarders of earlier lives are known.
+    forwarders: CancellationToken,
     metrics: NodeMetrics,
 }
 
@@ -530,6 +544,7 @@ impl AllKnown {
         let began = Instant::now();
         // Nothing is ever sent: the channel closes when every known task was found again or given up.
         self.recovered.recv().await;
+        self.forwarders.cancelled().await;
         self.metrics.restored(began.elapsed());
         tracing::info!("every task was found again or given up");
         self.restored.cancel();

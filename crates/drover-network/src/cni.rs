@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -198,6 +198,14 @@ impl CniOrder {
         let made = read_result(namespaces.path(id), result.as_ref().unwrap_or(&Value::Null));
         self.result = result;
         Ok((self, made))
+    }
+
+    /// The node's ports that lead to it, and the address that its plugins gave it; none: they gave none of IPv4.
+    pub fn mapped(&self) -> Option<(Ipv4Addr, &[PortMapping])> {
+        match read_result(PathBuf::new(), self.result.as_ref()?).address? {
+            IpAddr::V4(address) => Some((address, &self.ports)),
+            IpAddr::V6(_) => None,
+        }
     }
 
     /// Takes the network back: each plugin is asked, the last one first, whatever the others answer.

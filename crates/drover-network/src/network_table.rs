@@ -29,6 +29,14 @@ impl NetworkRecord {
     pub fn attachment(&self) -> Option<Attachment> {
         Some(Attachment { address: self.address?, ports: self.ports.clone() })
     }
+
+    /// The node's ports that lead to it, and its address; none: it has none yet, or not of IPv4.
+    pub fn mapped(&self) -> Option<(Ipv4Addr, &[PortMapping])> {
+        match &self.cni {
+            Some(order) => order.mapped(),
+            None => Some((self.address?, &self.ports)),
+        }
+    }
 }
 
 /// The networks of a node, by their ids.
@@ -76,6 +84,11 @@ impl NetworkTable {
     /// The network, if it was begun.
     pub fn find(&self, id: &str) -> Option<&NetworkRecord> {
         self.networks.get(id)
+    }
+
+    /// All networks that were begun.
+    pub fn records(&self) -> impl Iterator<Item = &NetworkRecord> {
+        self.networks.values()
     }
 
     /// The ids of all networks.

@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use drover_api::allocation::AllocatedPort;
 use drover_api::network::{Dns, Network, NetworkMode};
 use drover_core::task::environment::TooLong;
+use drover_forwarder::Forward;
 use drover_network::{
     Bridge, BridgeSettings, CniDirs, CniNetworks, CniOrder, NetworkError, NetworkRecord, NetworkTable, PortMapping,
 };
+use drover_supervisor::client::Client;
 
 use super::alloc_network::{AllocNetwork, TaskNetwork};
 use super::config::NetworkConfig;
+use super::port_forwards::{ForwarderKeeper, PortForwards, forwards};
 use super::resolver::Resolver;
 use crate::state::StateStore;
 use crate::turns::Turns;
@@ -32,6 +35,8 @@ pub(crate) struct NetworkParts {
     pub(crate) known: Option<BTreeSet<String>>,
     /// Whom tasks ask for names.
     pub(crate) resolver: Resolver,
+    /// What starts the forwarder.
+    pub(crate) supervisor: Client,
 }
 
 /// What a node offers.
@@ -68,13 +73,15 @@ struct Shared {
     table: tokio::sync::Mutex<NetworkTable>,
     made: Mutex<BTreeMap<String, Arc<AllocNetwork>>>,
     turns: Turns,
+    /// None: there is no kernel.
+    forwards: Option<PortForwards>,
 }
 
 impl AllocNetworks {
     /// For machines without a kernel: every network is as if it were there.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn pretended() -> Self {
-        Self::over(None, None, None, Resolver::default(), NetworkTable::default())
+        Self::over((None, None), None, Resolver::default(), NetworkTable::default())
     }
 
     /// Whether there is a kernel that has them.
@@ -83,16 +90,17 @@ impl AllocNetworks {
     }
 
     fn over(
-        bridge: Option<Bridge>,
-        cni: Option<(CniNetworks, CniDirs)>,
-        state: Option<StateStore>,
+        (bridge, cni): (Option<Bridge>, Option<(CniNetworks, CniDirs)>),
+        kept: Option<(StateStore, PortForwards)>,
         resolver: Resolver,
         table: NetworkTable,
     ) -> Self {
+        let (state, forwards) = kept.unzip();
         Self(Arc::new(Shared {
             bridge,
             cni,
             state,
+            forwards,
             resolver,
             table: tokio::sync::Mutex::new(table),
             made: Mutex::default(),
@@ -101,8 +109,9 @@ impl AllocNetworks {
     }
 
     /// Tries what the configuration names, and makes the kernel as an earlier life has left it in its state.
-    pub(crate) async fn begin(parts: NetworkParts) -> (Self, NetworkOffer) {
-        let NetworkParts { config, state_dir, state, kept, known, resolver } = parts;
+    /// What it returns beside is to be run for as long as there are networks.
+    pub(crate) async fn begin(parts: NetworkParts) -> (Self, NetworkOffer, ForwarderKeeper) {
+        let NetworkParts { config, state_dir, state, kept, known, resolver, supervisor } = parts;
         let namespaces = state_dir.join("netns");
         let cni = config.cni_config_dir.clone().map(|dir| (dir, config.cni_bin_dir.clone()));
         let before = kept.clone();
@@ -135,7 +144,10 @@ impl AllocNetworks {
         for (mode, reason) in &offer.problems {
             tracing::warn!(mode, reason, "a network mode is not offered");
         }
-        (Self::over(bridge, cni, Some(state), resolver, table), offer)
+        let mapped = table.records().filter_map(NetworkRecord::mapped);
+        let begun = mapped.flat_map(|(address, ports)| forwards(address, ports)).collect();
+        let (forwards, keeper) = PortForwards::new(supervisor, state_dir, begun);
+        (Self::over((bridge, cni), Some((state, forwards)), resolver, table), offer, keeper)
     }
 
     /// Makes the network of an allocation, or what is missing of it; nothing for modes host and none.
@@ -162,11 +174,9 @@ impl AllocNetworks {
             .await?
             .ok_or_else(|| format!("all addresses of {subnet} are held: widen network.bridgeSubnet of the agent"))?;
         let (id, address) = (id.to_owned(), attachment.address);
-        let path = on_a_thread(move || {
-            let _turn = turn;
-            bridge.attach(&id, &attachment)
-        })
-        .await?;
+        let carried = forwards(address, &attachment.ports);
+        let (_turn, path) = on_a_thread(move || bridge.attach(&id, &attachment).map(|path| (turn, path))).await?;
+        self.carry_on(carried).await?;
         let interface = Bridge::INSIDE.to_owned();
         Ok(AllocNetwork { path, interface, address: Some(IpAddr::V4(address)), dns: None })
     }
@@ -187,7 +197,9 @@ impl AllocNetworks {
         let owned = id.to_owned();
         // The turn comes back: what the plugins have answered is kept before the network can be taken back.
         let (_turn, (order, result)) = on_a_thread(move || order.add(&dirs, &owned).map(|made| (turn, made))).await?;
+        let carried = order.mapped().map(|(address, ports)| forwards(address, ports)).unwrap_or_default();
         self.keep(|table| table.order(id, order)).await?;
+        self.carry_on(carried).await?;
         let [servers, searches, options] = result.dns;
         let dns = Dns { servers, searches, options };
         Ok(AllocNetwork {
@@ -196,6 +208,14 @@ impl AllocNetworks {
             address: result.address,
             dns: Some(dns).filter(|dns| *dns != Dns::default()),
         })
+    }
+
+    /// Has connections carried into a network that the kernel does not lead there.
+    async fn carry_on(&self, ports: Vec<Forward>) -> Result<(), String> {
+        match &self.0.forwards {
+            Some(forwards) => forwards.open(ports).await,
+            None => Ok(()),
+        }
     }
 
     /// Makes a network on the bridge for one task of an allocation that is in the network of the node, with these of
@@ -233,6 +253,9 @@ impl AllocNetworks {
     async fn take_one_back(&self, id: &str) -> Result<(), String> {
         let turn = self.0.turns.take(id).await;
         let Some(record) = self.0.table.lock().await.find(id).cloned() else { return Ok(()) };
+        if let (Some(forwards), Some((address, ports))) = (&self.0.forwards, record.mapped()) {
+            forwards.close(self::forwards(address, ports)).await;
+        }
         let (shared, owned) = (Arc::clone(&self.0), id.to_owned());
         let _turn = on_a_thread(move || {
             let cni = shared.cni.as_ref().map(|(_, dirs)| dirs);

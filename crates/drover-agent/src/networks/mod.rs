@@ -8,9 +8,11 @@
 mod alloc_network;
 mod alloc_networks;
 mod config;
+mod port_forwards;
 mod resolver;
 
 pub(crate) use alloc_network::TaskNetwork;
 pub(crate) use alloc_networks::{AllocNetworks, NetworkAsk, NetworkOffer, NetworkParts};
 pub(crate) use config::{DnsSource, NetworkConfig};
+pub(crate) use port_forwards::ForwarderKeeper;
 pub(crate) use resolver::Resolver;
