@@ -69,7 +69,7 @@ impl Kind {
                 "restart": { "attempts": 1000, "interval": "24h", "delay": "1s", "mode": "fail" },
                 "tasks": [{
                     "name": "t", "driver": "containerd", "resources": { "cpu": 5, "memoryMB": 16 },
-                    "killTimeout": "10s", "logs": { "maxFiles": 1, "maxFileSizeMB": 5 },
+                    "killSignal": "SIGTERM", "killTimeout": "10s", "logs": { "maxFiles": 1, "maxFileSizeMB": 5 },
                     "config": { "image": IMAGE, "command": "/bin/sh", "args": ["-c", self.script(), self.name()] },
                 }],
             }] },
