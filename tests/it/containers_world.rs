@@ -47,7 +47,8 @@ impl ContainerNode {
         import(&containerd, &archive);
         let delay = if settings.contains("imageDelay") { "" } else { ", imageDelay: 1h" };
         let config = format!(
-            "drivers: {{rawExec: {{enabled: true}}, containerd: {{address: {}, pidsLimit: 512{delay}{settings}}}}}\n{more}",
+            "drivers: {{rawExec: {{enabled: true}}, exec: {{enabled: true}}, \
+             containerd: {{address: {}, pidsLimit: 512{delay}{settings}}}}}\n{more}",
             containerd.socket().display(),
         );
         let node = Node::start_by(shared_plane(), name, &config, launcher).await;

@@ -1,11 +1,19 @@
-//! Networks of many allocations that begin and end while their agent dies again and again: nothing of them is left.
+//! Networks of many allocations, every other one of a container, that begin and end while their agent dies again and
+//! again: nothing of them is left.
+
+use std::path::Path;
 
 use drover_api::allocation::{AllocatedPort, AllocatedResources, TaskResources};
 use drover_api::job::JobType;
+use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::agent::{Node, shared_plane};
+use crate::agent::{eventually, shared_plane};
+use crate::containers_world::{ContainerNode, IMAGE};
 use crate::network_place::{NODE, Pins, Place, SUBNET};
+
+/// Of processes, and of containers.
+const JOBS: [&str; 2] = ["many", "boxes"];
 
 /// `DROVER_NETWORK_LIVES=100x10`: so many allocations, so many times over.
 fn asked() -> (i64, i64) {
@@ -28,49 +36,74 @@ fn resources(port: i64) -> AllocatedResources {
     }
 }
 
+/// Where file systems are mounted below these folders.
+fn mounts_below(folders: &[&Path]) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the table of mounts");
+    let places = table.lines().filter_map(|line| line.split(' ').nth(4));
+    places
+        .filter(|place| folders.iter().any(|folder| Path::new(place).starts_with(folder)))
+        .map(str::to_owned)
+        .collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_027_many_networks_leave_nothing_however_often_their_agent_dies() {
     let ((allocations, times), seed) = (asked(), seed());
     let mut rng = fastrand::Rng::with_seed(seed);
     let place = Place::new(shared_plane());
     let config = format!(
-        "address: {NODE}\ndrivers: {{exec: {{enabled: true}}}}\nnetwork: {{bridgeSubnet: {SUBNET}}}\n\
+        "address: {NODE}\nnetwork: {{bridgeSubnet: {SUBNET}}}\n\
          gc: {{maxAllocs: 2000, diskUsagePercent: 100, inodeUsagePercent: 100}}\n"
     );
-    let mut node = Node::start_by(shared_plane(), "network-lives", &config, place.launcher()).await;
-    let _pins = Pins(node.path("state/netns"));
-    let task = json!({ "name": "t", "driver": "exec", "config": { "command": "/bin/sleep", "args": ["100000"] } });
+    let mut world = ContainerNode::start_by("network-lives", "", &config, place.launcher()).await;
+    let _pins = Pins(world.node.path("state/netns"));
     let networks = json!([{ "mode": "bridge", "ports": [{ "label": "http", "to": 8080 }] }]);
-    node.job("many", JobType::Service, json!({ "tasks": [task], "networks": networks })).await;
+    let command = json!({ "command": "/bin/sleep", "args": ["100000"] });
+    let tasks = [
+        json!({ "name": "t", "driver": "exec", "config": command }),
+        json!({ "name": "t", "driver": "containerd", "config": { "image": IMAGE, "command": "/bin/sleep", "args": ["100000"] } }),
+    ];
+    for (job, task) in JOBS.iter().zip(tasks) {
+        world.node.job(job, JobType::Service, json!({ "tasks": [task], "networks": networks })).await;
+    }
     let mut deaths = 0;
     for time in 0..times {
         let mut names = Vec::new();
         for n in 0..allocations {
-            names.push(node.place("many", time * allocations + n, resources(20_000 + n)).await);
+            let job = JOBS[usize::from(n % 2 == 1)];
+            names.push(world.node.place(job, time * allocations + n, resources(20_000 + n)).await);
             if rng.u8(..10) == 0 {
                 deaths += 1;
-                node.kill_agent();
-                node.start_agent();
+                world.node.kill_agent();
+                world.node.start_agent();
             }
         }
         // Some are stopped before they run.
         let early = rng.usize(..=names.len() / 4);
         for name in names.iter().skip(early) {
-            node.running(name).await;
+            world.node.running(name).await;
         }
         rng.shuffle(&mut names);
         for name in &names {
-            node.stop(name).await;
+            world.node.stop(name).await;
             if rng.u8(..10) == 0 {
                 deaths += 1;
-                node.kill_agent();
-                node.start_agent();
+                world.node.kill_agent();
+                world.node.start_agent();
             }
         }
         for name in &names {
-            node.ended(name).await;
+            world.node.ended(name).await;
         }
-        let left = place.left(node.path("state/netns"));
-        assert!(left.is_empty(), "seed {seed}, time {time}, after {deaths} deaths: {left:?}\n{}", node.agent_log());
+        let left = place.left(world.node.path("state/netns"));
+        let when = format!("seed {seed}, time {time}, after {deaths} deaths");
+        assert!(left.is_empty(), "{when}: {left:?}\n{}", world.node.agent_log());
+        eventually(&format!("nothing of its containers, {when}"), || world.is_empty()).await;
+        // Files of allocations that have ended are kept, and with them the memory that holds their secrets.
+        for name in &names {
+            world.node.allocs().delete(name, &DeleteParams::default()).await.expect("deleted");
+        }
+        let folders = [&world.node.path(""), world.folder.path()];
+        eventually(&format!("no mount, {when}"), || mounts_below(&folders).is_empty()).await;
     }
 }
