@@ -338,6 +338,40 @@ async fn end_and_last_words_of_a_task_that_dies_with_its_supervisor_are_the_kern
 }
 
 #[tokio::test]
+async fn no_byte_is_lost_or_there_twice_however_often_the_supervisor_is_killed_while_a_task_writes() {
+    const KILLS: usize = 25;
+    let bench = Bench::new();
+    let link = bench.connect();
+    // Without a pause: whenever it is killed, the supervisor is just collecting.
+    let script = "n=0; while [ ! -e go ]; do n=$((n+1)); echo $n; done";
+    let work_dir = bench.path("alloc").to_string_lossy().into_owned();
+    let mut spec = StartSpec { work_dir, ..bench.spec("t", script) };
+    let logs = spec.logs.as_mut().expect("logs");
+    (logs.max_files, logs.max_file_bytes) = (100_000, 100_000);
+    let (_, ended) = link.client.start(spec).await.expect("started");
+    let n_files = || std::fs::read_dir(bench.path("alloc/a/alloc/logs")).expect("a folder").count();
+    for kill in 0..KILLS {
+        let (pid, seen) = (bench.supervisor_pid(), n_files());
+        eventually(&format!("output after {kill} kills"), || n_files() > seen).await;
+        signal(pid, rustix::process::Signal::KILL);
+        eventually("a new supervisor", || bench.supervisor_pid() != pid).await;
+    }
+    std::fs::write(bench.path("alloc/go"), "").expect("a file");
+    end(ended).await;
+    let logs =
+        (0..).map_while(|n| std::fs::read_to_string(bench.path(&format!("alloc/a/alloc/logs/t.stdout.{n}"))).ok());
+    // A line may go on in the next file.
+    let text: String = logs.collect();
+    let mut counted = 0_u64;
+    for line in text.lines() {
+        counted += 1;
+        assert_eq!(line.parse(), Ok(counted), "a gap or a repeat");
+    }
+    assert!(counted > 0);
+    link.close().await;
+}
+
+#[tokio::test]
 async fn sigterm_ends_every_task_and_leaves_nothing() {
     let bench = Bench::new();
     let link = bench.connect();

@@ -1,7 +1,8 @@
 //! Collects the output of tasks from FIFOs into rotated files `<task>.<stream>.<n>`.
 //!
-//! Everything that is read is written at once, so a reader of the file is never behind. The directory belongs to tasks
-//! too: it is opened beneath the allocation's directory without following links, and only regular files of our own are
+//! What a task has written is moved at once, so a reader of the file is never behind, and within the kernel, so that a
+//! supervisor that is killed has moved it or left it where the next one finds it. The directory belongs to tasks too:
+//! it is opened beneath the allocation's directory without following links, and only regular files of our own are
 //! written.
 
 use std::cell::RefCell;
@@ -12,8 +13,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
@@ -21,13 +23,40 @@ use tokio_util::sync::CancellationToken;
 use super::protocol::{Credentials, Handle, LogSpec};
 use super::sys;
 
+/// The most that is moved at a time: what a pipe holds.
 const READ_BYTES: usize = 64 * 1024;
 /// How long the runtime of a container that has ended may take for carrying over what is left of its output.
 const RUNTIME_END: Duration = Duration::from_secs(15);
 
 thread_local! {
-    /// One buffer for all streams: nothing awaits between filling and emptying it.
-    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    /// One for all streams: nothing awaits between filling and emptying it.
+    static VIEW: RefCell<View> = RefCell::new(View { buffer: vec![0; READ_BYTES], copies: None });
+}
+
+/// A look at what is in a pipe.
+struct View {
+    buffer: Vec<u8>,
+    /// A pipe for copies of it, once one was needed: its ends for reading and for writing.
+    copies: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl View {
+    /// What is in a pipe, as far as it can be seen at once; it stays there. Nothing, where no process will write it
+    /// again.
+    fn of(&mut self, pipe: &OwnedFd) -> rustix::io::Result<&[u8]> {
+        let (read, write) = match self.copies.take() {
+            Some(copies) => copies,
+            None => rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?,
+        };
+        let copied = rustix::pipe::tee(pipe, &write, READ_BYTES, SpliceFlags::NONBLOCK)?;
+        let mut n_seen = 0;
+        while n_seen < copied {
+            n_seen += rustix::io::read(&read, &mut self.buffer[n_seen..copied])?;
+        }
+        // Only now: after an error there might be something left in it.
+        self.copies = Some((read, write));
+        Ok(&self.buffer[..copied])
+    }
 }
 
 /// The two streams of a task.
@@ -202,10 +231,9 @@ pub(super) async fn collect(mut pipe: Pipe, ended: CancellationToken) {
             () = ended.cancelled() => break,
             ready = pipe.reader.readable() => {
                 let Ok(mut guard) = ready else { break };
-                match BUFFER.with_borrow_mut(|buffer| transfer(guard.get_inner(), buffer, &mut pipe.rotator)) {
-                    Ok(n) if n < READ_BYTES => guard.clear_ready(),
-                    Ok(_) => {}
-                    Err(Errno::AGAIN) => guard.clear_ready(),
+                match transfer(guard.get_inner(), &mut pipe.rotator) {
+                    Ok(n) if n > 0 => {}
+                    Ok(_) | Err(Errno::AGAIN) => guard.clear_ready(),
                     Err(error) => {
                         tracing::error!(error = %error, stream = pipe.rotator.prefix, "task output cannot be read any more");
                         break;
@@ -224,16 +252,14 @@ pub(super) async fn collect(mut pipe: Pipe, ended: CancellationToken) {
             "the runtime of a container has not closed its output: the rest is lost"
         );
     }
-    BUFFER.with_borrow_mut(|buffer| {
-        while matches!(transfer(pipe.reader.get_ref(), buffer, &mut pipe.rotator), Ok(n) if n > 0) {}
-    });
+    while matches!(transfer(pipe.reader.get_ref(), &mut pipe.rotator), Ok(n) if n > 0) {}
 }
 
 /// Takes everything until the runtime has closed its end.
 async fn collect_until_closed(pipe: &mut Pipe) {
     loop {
         let Ok(mut guard) = pipe.reader.readable().await else { return };
-        match BUFFER.with_borrow_mut(|buffer| transfer(guard.get_inner(), buffer, &mut pipe.rotator)) {
+        match transfer(guard.get_inner(), &mut pipe.rotator) {
             // A FIFO that no process has open for writing ends.
             Ok(0) => return,
             Ok(_) => {}
@@ -247,10 +273,39 @@ async fn collect_until_closed(pipe: &mut Pipe) {
     }
 }
 
-fn transfer(reader: &OwnedFd, buffer: &mut [u8], rotator: &mut Rotator) -> rustix::io::Result<usize> {
-    let n = rustix::io::read(reader, &mut *buffer)?;
-    rotator.write(&buffer[..n]);
-    Ok(n)
+/// Moves what is in a pipe into the files, and says how many bytes these were: none, where no process will write to it
+/// again.
+fn transfer(reader: &OwnedFd, rotator: &mut Rotator) -> rustix::io::Result<usize> {
+    match move_within_kernel(reader, rotator) {
+        // A full disk, or one whose file system cannot do that.
+        Err(error) if !matches!(error, Errno::AGAIN | Errno::INTR) => VIEW.with_borrow_mut(|view| {
+            let n = rustix::io::read(reader, &mut view.buffer)?;
+            rotator.write(&view.buffer[..n]);
+            Ok(n)
+        }),
+        moved => moved,
+    }
+}
+
+fn move_within_kernel(reader: &OwnedFd, rotator: &mut Rotator) -> rustix::io::Result<usize> {
+    if rotator.has_room(READ_BYTES) {
+        return rotator.take(reader, READ_BYTES);
+    }
+    // Where a file ends depends on where its last line does.
+    let part = VIEW.with_borrow_mut(|view| {
+        let bytes = view.of(reader)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let part = rotator.next_part(bytes);
+        part.map(Some).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    })?;
+    let Some(part) = part else { return Ok(0) };
+    let n_moved = rotator.take(reader, part.n_bytes)?;
+    if part.is_last && n_moved == part.n_bytes {
+        rotator.close_file();
+    }
+    Ok(n_moved)
 }
 
 fn fifo_dir(spec: &LogSpec) -> io::Result<OwnedFd> {
@@ -276,6 +331,14 @@ fn open_fifo(dir: &OwnedFd, name: &str, how: OFlags) -> io::Result<OwnedFd> {
 fn context(error: Errno, what: &str) -> io::Error {
     let error = io::Error::from(error);
     io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// The beginning of some output that belongs into one file.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    n_bytes: usize,
+    /// The file has no room for what comes after it.
+    is_last: bool,
 }
 
 /// Writes a stream into numbered files of bounded size and number.
@@ -338,28 +401,56 @@ impl Rotator {
         }
     }
 
-    /// Writes what belongs into the current file: everything when it fits, else up to the last newline that fits (the
-    /// rest is another file's), else as much as there is room for.
     fn write_part(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = self.next_part(bytes)?;
+        self.append(&bytes[..part.n_bytes])?;
+        if part.is_last {
+            self.close_file();
+        }
+        Ok(part.n_bytes)
+    }
+
+    /// What of these bytes belongs into the current file, or into the next one where that is full: everything when it
+    /// fits, else up to the last newline that fits (the rest is another file's), else as much as there is room for.
+    fn next_part(&mut self, bytes: &[u8]) -> io::Result<Part> {
         if self.file.is_none() || self.size >= self.max_bytes {
             self.rotate()?;
         }
-        let room = usize::try_from(self.max_bytes.saturating_sub(self.size)).unwrap_or(usize::MAX);
+        let room = self.room();
         if bytes.len() <= room {
-            return self.append(bytes).map(|()| bytes.len());
+            return Ok(Part { n_bytes: bytes.len(), is_last: false });
         }
-        match bytes[..room].iter().rposition(|byte| *byte == b'\n') {
-            Some(newline) => {
-                self.append(&bytes[..=newline])?;
-                self.size = self.max_bytes;
-                Ok(newline + 1)
-            }
-            None => self.append(&bytes[..room]).map(|()| room),
-        }
+        let newline = bytes[..room].iter().rposition(|byte| *byte == b'\n');
+        Ok(newline.map_or(Part { n_bytes: room, is_last: false }, |at| Part { n_bytes: at + 1, is_last: true }))
+    }
+
+    /// Nothing more goes into the current file.
+    fn close_file(&mut self) {
+        self.size = self.max_bytes;
+    }
+
+    fn room(&self) -> usize {
+        usize::try_from(self.max_bytes.saturating_sub(self.size)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether so many bytes fit into the current file, and none before them was lost.
+    fn has_room(&self, n_bytes: usize) -> bool {
+        self.file.is_some() && self.lost == 0 && self.room() >= n_bytes
+    }
+
+    /// Moves at most so many bytes from a pipe to the end of the current file.
+    fn take(&mut self, pipe: &OwnedFd, n_bytes: usize) -> rustix::io::Result<usize> {
+        let file = self.file.as_ref().filter(|_| self.lost == 0).ok_or(Errno::NOSPC)?;
+        // This is the only process that writes, and others may make the file shorter.
+        rustix::fs::seek(file, SeekFrom::End(0))?;
+        let n_moved = rustix::pipe::splice(pipe, None, file, None, n_bytes, SpliceFlags::NONBLOCK)?;
+        self.size = self.size.saturating_add(u64::try_from(n_moved).unwrap_or(u64::MAX));
+        Ok(n_moved)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(file) = &self.file else { return Err(io::ErrorKind::NotFound.into()) };
+        rustix::fs::seek(file, SeekFrom::End(0))?;
         let mut rest = bytes;
         while !rest.is_empty() {
             let n = match rustix::io::write(file, rest) {
@@ -405,8 +496,7 @@ impl Rotator {
 
 /// Opens a regular file of our own, or makes it; `None` when something else stands there.
 fn open_own_file(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o644)) {
         Ok(file) => file,
         Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
@@ -538,6 +628,73 @@ mod tests {
         };
         tokio::join!(collect(pipe, ended), carry);
         assert_eq!(logs.files(), [("t.stdout.0".to_owned(), "early\nlate\n".to_owned())]);
+    }
+
+    /// The oracle: what was written, cut by hand.
+    #[tokio::test]
+    async fn what_is_moved_from_a_pipe_is_whole_and_files_end_at_lines() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for round in 0..60 {
+            let logs = Logs::new();
+            let max_bytes = [10, 1000, 70_000, 200_000][round % 4];
+            let path = logs.dir.path().to_string_lossy().into_owned();
+            let spec = LogSpec {
+                alloc_dir: path.clone(),
+                fifo_dir: path,
+                task: "t".into(),
+                max_files: u32::MAX,
+                max_file_bytes: max_bytes,
+            };
+            let mut pipe = open_pipe(&spec, Stream::Stdout, None).expect("a pipe");
+            let task = open_task_end(&spec, Stream::Stdout).expect("the task's end");
+            let (mut all, n_writes) = (Vec::new(), random.usize(1..40));
+            for _ in 0..n_writes {
+                let longest = [8, 300, 30_000][random.usize(0..if max_bytes < 1000 { 2 } else { 3 })];
+                let mut text = vec![random.u8(b'a'..=b'z'); random.usize(0..longest)];
+                text.push(if random.u8(0..4) == 0 { b'x' } else { b'\n' });
+                assert_eq!(rustix::io::write(&task, &text), Ok(text.len()), "a pipe holds it");
+                all.extend_from_slice(&text);
+                if random.bool() {
+                    while transfer(pipe.reader.get_ref(), &mut pipe.rotator).is_ok() {}
+                }
+                while rustix::io::ioctl_fionread(pipe.reader.get_ref()).expect("a number") > 30_000 {
+                    transfer(pipe.reader.get_ref(), &mut pipe.rotator).expect("moved");
+                }
+            }
+            while transfer(pipe.reader.get_ref(), &mut pipe.rotator).is_ok() {}
+            let name = |n: usize| logs.dir.path().join(format!("alloc/logs/t.stdout.{n}"));
+            let files: Vec<Vec<u8>> = (0..).map_while(|n| std::fs::read(name(n)).ok()).collect();
+            assert!(files.concat() == all, "round {round}: {} of {} bytes", files.concat().len(), all.len());
+            let max_bytes = usize::try_from(max_bytes).expect("a size");
+            for (n, file) in files.iter().enumerate() {
+                assert!(file.len() <= max_bytes, "round {round}: file {n} has {} bytes", file.len());
+                let is_full = file.len() == max_bytes || n + 1 == files.len();
+                assert!(is_full || file.ends_with(b"\n"), "round {round}: file {n} ends within a line");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_made_shorter_goes_on_from_there() {
+        let logs = Logs::new();
+        let path = logs.dir.path().to_string_lossy().into_owned();
+        let spec = LogSpec {
+            alloc_dir: path.clone(),
+            fifo_dir: path,
+            task: "t".into(),
+            max_files: 1,
+            max_file_bytes: 1 << 20,
+        };
+        let mut pipe = open_pipe(&spec, Stream::Stdout, None).expect("a pipe");
+        let task = open_task_end(&spec, Stream::Stdout).expect("the task's end");
+        for (text, wanted) in [("long ago\n", "long ago\n"), ("now\n", "now\n")] {
+            rustix::io::write(&task, text.as_bytes()).expect("written");
+            while transfer(pipe.reader.get_ref(), &mut pipe.rotator).is_ok() {}
+            let file = logs.dir.path().join("alloc/logs/t.stdout.0");
+            assert_eq!(std::fs::read_to_string(&file).expect("text"), wanted);
+            // As who rotates by copying does.
+            std::fs::File::options().write(true).open(&file).and_then(|file| file.set_len(0)).expect("shorter");
+        }
     }
 
     #[test]
