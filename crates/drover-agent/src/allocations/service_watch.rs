@@ -175,7 +175,7 @@ fn ready(states: &ServiceStates) -> BTreeMap<String, bool> {
 
 async fn probe(prober: Arc<dyn Prober>, places: Arc<Places>, start: ProbeStart) -> Probed {
     let ProbeStart { id, turn, probe, after, timeout } = start;
-    tokio::time::sleep(after).await;
+    tokio::time::sleep_until(prober.slot(Instant::now() + after)).await;
     let answer = match probe {
         Ok(probe) => tokio::time::timeout(timeout, prober.probe(&probe, &*places))
             .await

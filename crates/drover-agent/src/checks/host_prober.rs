@@ -1,20 +1,34 @@
 //! Probes over the network of the node, and commands in its tasks. Only addresses are connected to, never names, so
 //! that no look-up can lead a check elsewhere.
 
+use std::time::Duration;
+
 use drover_core::service::{CheckAnswer, Probe, ScriptProbe};
 use drover_supervisor::protocol::Handle;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::connect::connect;
 use super::prober::{Prober, TaskPlaces};
 use super::tls::Tls;
 use super::{grpc, http, script};
 
+/// Probes are sent at multiples of this after the prober's begin: what is due between two of them goes out together,
+/// and an agent with hundreds of checks wakes up a few times a second.
+const SLOT: Duration = Duration::from_millis(50);
+
 /// Sends probes to ports of this node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HostProber {
     tls: Tls,
+    begun: Instant,
+}
+
+impl Default for HostProber {
+    fn default() -> Self {
+        Self { tls: Tls::default(), begun: Instant::now() }
+    }
 }
 
 impl Prober for HostProber {
@@ -29,6 +43,12 @@ impl Prober for HostProber {
             answer.unwrap_or_else(CheckAnswer::failure)
         }
         .boxed()
+    }
+
+    fn slot(&self, due: Instant) -> Instant {
+        let since = due.saturating_duration_since(self.begun).as_nanos();
+        let n_slots = u32::try_from(since.div_ceil(SLOT.as_nanos())).unwrap_or(u32::MAX);
+        self.begun + SLOT.saturating_mul(n_slots)
     }
 }
 
@@ -53,6 +73,19 @@ mod tests {
         let script = ScriptProbe { task: "web".to_owned(), command: vec!["/bin/true".to_owned()] };
         let answer = HostProber::default().probe(&Probe::Script(script), &Nowhere).await;
         assert_eq!((answer.state, &*answer.output), (CheckState::Failure, "task web: it does not run"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_are_sent_together_and_never_early_nor_a_slot_late() {
+        let prober = HostProber::default();
+        let mut slots = std::collections::BTreeSet::new();
+        for ms in 0..1000 {
+            let due = Instant::now() + Duration::from_millis(ms);
+            let slot = prober.slot(due);
+            assert!(due <= slot && slot < due + SLOT, "{ms} ms");
+            slots.insert(slot);
+        }
+        assert_eq!(slots.len(), 21);
     }
 
     #[tokio::test]

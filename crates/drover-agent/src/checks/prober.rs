@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use drover_core::service::{CheckAnswer, Probe};
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::drivers::TaskHandle;
 
@@ -12,6 +13,11 @@ use crate::drivers::TaskHandle;
 pub(crate) trait Prober: Debug + Send + Sync {
     /// Sends one, and says what was answered. A script runs in one of these tasks.
     fn probe<'a>(&'a self, probe: &'a Probe, tasks: &'a dyn TaskPlaces) -> BoxFuture<'a, CheckAnswer>;
+
+    /// When a probe that is due then is sent.
+    fn slot(&self, due: Instant) -> Instant {
+        due
+    }
 }
 
 /// Where the tasks of an allocation run.
