@@ -254,7 +254,8 @@ fn log(ground: &Ground, alloc: &Value) -> Result<Option<String>> {
     if !output.status.success() && text(alloc, "/status/clientStatus") == "complete" {
         return Ok(None);
     }
-    ensure!(output.status.success(), "reading {log}: {}", String::from_utf8_lossy(&output.stderr));
+    let (name, status) = (text(alloc, "/metadata/name"), &alloc["status"]);
+    ensure!(output.status.success(), "{name}: {}, and it is {status}", String::from_utf8_lossy(&output.stderr));
     Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
