@@ -458,22 +458,31 @@ impl Driver for ContainerDriver {
 /// What the runtime or containerd refuses, as the task's fault or as what another try may mend.
 fn refused(request: &StartRequest, text: &str) -> StartError {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if has(&["executable file not found", "no such file or directory: unknown", "permission denied: unknown"])
-        || (has(&["exec:", "exec "]) && has(&["no such file or directory", "permission denied", "exec format error"]))
-    {
+    if is_of_program(text) {
         return StartError::Invalid(format!(
             "task {}: its program cannot be run in the image: {text}: correct config.command, config.args or \
              config.entrypoint, or take an image that has the program",
             request.task
         ));
     }
-    if has(&["runtime", "shim"]) && has(&["not found", "no such file or directory", "does not exist"]) {
+    let is_killed = has(&["signal: killed", "ttrpc"]);
+    if !is_killed && has(&["runtime", "shim"]) && has(&["not found", "no such file or directory", "does not exist"]) {
         return StartError::Recoverable(format!(
             "the runtime of containers is missing on the node: {text}: install runc and containerd-shim-runc-v2, or \
              name another one in drivers.containerd.runtime of the agent's configuration"
         ));
     }
     StartError::Recoverable(format!("containerd did not start it: {text}"))
+}
+
+/// Whether a runtime could not run the container's own program. Files that are missing because the runtime, or what
+/// looks after it, was killed meanwhile are not the task's fault.
+fn is_of_program(text: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let is_broken_off = has(&["log.json", "signal: killed", "fork/exec", "connect:", "ttrpc"]);
+    let is_missing = has(&["no such file or directory", "permission denied", "exec format error", "not a directory"]);
+    let is_by_runtime = has(&["unable to start container process", "error during container init", "OCI runtime"]);
+    !is_broken_off && (has(&["executable file not found"]) || (is_by_runtime && is_missing))
 }
 
 /// The end that containerd has seen; none: it runs, as far as containerd knows.
@@ -584,6 +593,26 @@ mod tests {
         let id = "0f4be1a2-3c7c-4b55-a3f8-8f0d8a3f1c11/web/1a2b3c4d";
         assert_eq!(container_id(id), "0f4be1a2-3c7c-4b55-a3f8-8f0d8a3f1c11-1a2b3c4d");
         assert_eq!(allocation_of(id), "0f4be1a2-3c7c-4b55-a3f8-8f0d8a3f1c11");
+    }
+
+    #[test]
+    fn only_what_the_runtime_says_of_the_program_is_the_tasks_fault() {
+        let create = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: ";
+        for (of_program, text) in [
+            (true, format!("{create}error during container init: exec: \"nope\": executable file not found in $PATH: unknown")),
+            (true, format!("{create}error during container init: exec: \"/no\": stat /no: no such file or directory: unknown")),
+            (true, format!("{create}error during container init: exec: \"/etc/passwd\": permission denied: unknown")),
+            (true, format!("{create}error during container init: exec /bin/web: exec format error: unknown")),
+            (true, format!("{create}error during container init: chdir to cwd (\"/no\") set in config.json failed: no such file or directory: unknown")),
+            (false, "OCI runtime create failed: unable to retrieve OCI runtime error (open /run/containerd/task/x/log.json: no such file or directory): runc did not terminate successfully: signal: killed: unknown".to_owned()),
+            (false, "OCI runtime create failed: unable to retrieve OCI runtime error (open /run/containerd/task/x/log.json: no such file or directory): fork/exec /opt/runc: no such file or directory: unknown".to_owned()),
+            (false, "failed to start shim: chdir /run/containerd/io.containerd.runtime.v2.task/drover.dev/x: no such file or directory: unknown".to_owned()),
+            (false, "failed to create shim task: ttrpc: closed: unknown".to_owned()),
+            (false, "dial unix /run/containerd/s/1: connect: no such file or directory: unknown".to_owned()),
+            (false, "failed to mount rootfs: no such file or directory: unknown".to_owned()),
+        ] {
+            assert_eq!(is_of_program(&text), of_program, "{text}");
+        }
     }
 
     #[test]
