@@ -67,7 +67,7 @@ impl Namespace {
     pub(crate) fn run(&self, program: &str, args: &[&str]) -> String {
         let enter = self.enter();
         let output = Command::new(&enter[0]).args(&enter[1..]).arg(program).args(args).output();
-        let output = output.unwrap_or_else(|error| panic!("{program} (is it installed?): {error}"));
+        let output = output.expect("nsenter, of util-linux");
         assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
