@@ -1,7 +1,7 @@
 //! Has connections carried into networks of allocations that the kernel does not lead there: sees to the node's
 //! forwarder, a process that outlives the agent as tasks do, and tells it which ports there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ use crate::random::Random;
 const BUILD: &str = env!("CARGO_PKG_VERSION");
 /// Before the ids of forwarders at the supervisor.
 const IDS: &str = "forwarder/";
+/// Before the names of their sockets in the state folder.
+const SOCKETS: &str = "forwarder-";
 /// Asks that wait.
 const ASKS: usize = 64;
 /// The pause before a forwarder that has ended, or does not begin, is started again.
@@ -95,7 +97,7 @@ impl PortForwards {
         (Self { asks }, keeper)
     }
 
-    /// Has connections to these ports carried on, from now on.
+    /// Has connections to these ports carried on, from now on. Those that were begun already stay as they are.
     ///
     /// # Errors
     /// Why a port cannot be listened on. Then none of these is.
@@ -175,7 +177,18 @@ impl ForwarderKeeper {
                 Err(reason) => tracing::warn!(forwarder = id, reason, "a forwarder of an earlier life was ended"),
             }
         }
+        let sockets = older.iter().chain(&self.forwarder).map(|forwarder| socket_name(&forwarder.id)).collect();
+        self.remove_sockets_but(&sockets);
         older
+    }
+
+    /// Removes the sockets of forwarders that ended with their machine.
+    fn remove_sockets_but(&self, kept: &BTreeSet<String>) {
+        let entries = std::fs::read_dir(&self.state_dir).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        for name in names.filter(|name| name.starts_with(SOCKETS) && !kept.contains(name)) {
+            self.remove_socket(&name);
+        }
     }
 
     /// Starts a forwarder where one is wanted and none lives, and tells it everything.
@@ -197,12 +210,13 @@ impl ForwarderKeeper {
 
     async fn tell_everything(&mut self) -> Result<ForwardAnswer, String> {
         let everything = self.wanted.iter().map(|(from, to)| Forward { from: *from, to: *to }).collect();
-        let told = match self.forwarder.take() {
-            Some(forwarder) => self.order(forwarder, &ForwardOrder::Exactly(everything)).await,
-            None => match self.start().await {
-                Ok(forwarder) => self.order(forwarder, &ForwardOrder::Exactly(everything)).await,
-                Err(reason) => Err(reason),
-            },
+        let forwarder = match self.forwarder.take() {
+            Some(forwarder) => Ok(forwarder),
+            None => self.start().await,
+        };
+        let told = match forwarder {
+            Ok(forwarder) => self.order(forwarder, &ForwardOrder::Exactly(everything)).await,
+            Err(reason) => Err(reason),
         };
         if told.is_err() {
             self.retry_at = Some(Instant::now() + RESTART_PAUSE);
@@ -225,13 +239,18 @@ impl ForwarderKeeper {
     }
 
     async fn open(&mut self, forwards: Vec<Forward>) -> Result<(), String> {
+        if forwards.iter().all(|it| self.wanted.get(&it.from) == Some(&it.to)) {
+            // Tasks that run, or run again, keep what they were given.
+            return Ok(());
+        }
         self.wanted.extend(forwards.iter().map(|it| (it.from, it.to)));
         let told = match self.forwarder.take() {
-            Some(forwarder) => match self.order(forwarder, &ForwardOrder::Open(forwards.clone())).await {
-                // It may have been about to end, with nothing more to carry.
-                Err(_) => self.tell_everything().await,
-                told => told,
-            },
+            Some(forwarder) => self.order(forwarder, &ForwardOrder::Open(forwards.clone())).await.ok(),
+            None => None,
+        };
+        let told = match told {
+            Some(answer) => Ok(answer),
+            // It may have been about to end, with nothing more to carry.
             None => self.tell_everything().await,
         };
         let told = told.map_err(|reason| format!("connections to its ports cannot be carried on: {reason}"));
@@ -348,7 +367,11 @@ impl ForwarderKeeper {
             // It is just ending: the next life of the agent finds it.
             tracing::debug!(forwarder = id, %error, "the supervisor still knows it");
         }
-        let socket = self.state_dir.join(socket_name(id));
+        self.remove_socket(&socket_name(id));
+    }
+
+    fn remove_socket(&self, name: &str) {
+        let socket = self.state_dir.join(name);
         if let Err(error) = std::fs::remove_file(&socket)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -371,7 +394,7 @@ fn is_early(error: &io::Error) -> bool {
 }
 
 fn socket_name(id: &str) -> String {
-    format!("forwarder-{}.sock", id.rsplit('/').next().unwrap_or_default())
+    format!("{SOCKETS}{}.sock", id.rsplit('/').next().unwrap_or_default())
 }
 
 fn no_port(port: SocketAddrV4, reason: &str) -> String {
