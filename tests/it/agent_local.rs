@@ -7,6 +7,7 @@ use drover_api::allocation::TaskEventType as E;
 use drover_api::job::JobType;
 use drover_socket::client::{self, Exchange, Reply};
 use drover_socket::protocol::{Answer, FileInfo, Input, LogStream, Origin, Request, TtySize};
+use drover_testkit::process::ProcessId;
 use serde_json::{Value, json};
 
 use crate::agent::{Node, events, eventually, lives, shared_plane, shell};
@@ -210,12 +211,7 @@ async fn a_terminal_has_its_size_and_ends_with_its_client() {
     let mut left = begin(&node, &request(&["/bin/sh", "-c", "echo begun; exec sleep 4711"])).await;
     let seen = tokio::time::timeout(LONG, left.replies.next()).await.expect("in time").expect("a reply");
     assert!(matches!(seen, Some(Reply::Data(_))), "{seen:?}");
-    let sleeps = || {
-        std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok).any(|entry| {
-            let is_it = std::fs::read(entry.path().join("cmdline")).is_ok_and(|it| it == b"sleep\x004711\x00");
-            is_it && entry.file_name().to_str().and_then(|pid| pid.parse().ok()).is_some_and(lives)
-        })
-    };
+    let sleeps = || ProcessId::all().any(|id| id.words() == ["sleep", "4711"]);
     eventually("the command", sleeps).await;
     drop(left);
     eventually("its end", || !sleeps()).await;

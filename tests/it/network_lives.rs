@@ -1,14 +1,13 @@
 //! Networks of many allocations, every other one of a container, that begin and end while their agent dies again and
 //! again: nothing of them is left.
 
-use std::path::Path;
-
 use drover_api::allocation::{AllocatedPort, AllocatedResources, TaskResources};
 use drover_api::job::JobType;
 use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::agent::{eventually, shared_plane};
+use crate::cluster::mounts_below;
 use crate::containers_world::{ContainerNode, IMAGE};
 use crate::network_place::{NODE, Pins, Place, SUBNET};
 
@@ -36,16 +35,6 @@ fn resources(port: i64) -> AllocatedResources {
     }
 }
 
-/// Where file systems are mounted below these folders.
-fn mounts_below(folders: &[&Path]) -> Vec<String> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the table of mounts");
-    let places = table.lines().filter_map(|line| line.split(' ').nth(4));
-    places
-        .filter(|place| folders.iter().any(|folder| Path::new(place).starts_with(folder)))
-        .map(str::to_owned)
-        .collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_027_many_networks_leave_nothing_however_often_their_agent_dies() {
     let ((allocations, times), seed) = (asked(), seed());
@@ -58,11 +47,11 @@ async fn b_027_many_networks_leave_nothing_however_often_their_agent_dies() {
     let mut world = ContainerNode::start_by("network-lives", "", &config, place.launcher()).await;
     let _pins = Pins(world.node.path("state/netns"));
     let networks = json!([{ "mode": "bridge", "ports": [{ "label": "http", "to": 8080 }] }]);
-    let command = json!({ "command": "/bin/sleep", "args": ["100000"] });
-    let tasks = [
-        json!({ "name": "t", "driver": "exec", "config": command }),
-        json!({ "name": "t", "driver": "containerd", "config": { "image": IMAGE, "command": "/bin/sleep", "args": ["100000"] } }),
-    ];
+    let config = json!({ "command": "/bin/sleep", "args": ["100000"] });
+    let mut of_container = config.clone();
+    of_container["image"] = json!(IMAGE);
+    let tasks = [("exec", config), ("containerd", of_container)]
+        .map(|(driver, config)| json!({ "name": "t", "driver": driver, "config": config }));
     for (job, task) in JOBS.iter().zip(tasks) {
         world.node.job(job, JobType::Service, json!({ "tasks": [task], "networks": networks })).await;
     }
@@ -104,6 +93,7 @@ async fn b_027_many_networks_leave_nothing_however_often_their_agent_dies() {
             world.node.allocs().delete(name, &DeleteParams::default()).await.expect("deleted");
         }
         let folders = [&world.node.path(""), world.folder.path()];
-        eventually(&format!("no mount, {when}"), || mounts_below(&folders).is_empty()).await;
+        let is_free = || folders.iter().all(|folder| mounts_below(folder).is_empty());
+        eventually(&format!("no mount, {when}"), is_free).await;
     }
 }

@@ -7,6 +7,7 @@ use drover_api::allocation::{AllocatedPort, AllocatedResources, CheckResult, Cli
 use drover_api::job::JobType;
 use drover_api::{Allocation, ClientNode};
 use drover_testkit::network_plugins;
+use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::Progress;
 use kube::Api;
 use serde_json::{Value, json};
@@ -129,14 +130,10 @@ fn proxy(place: &Place, port: u16) {
 }
 
 /// The forwarder of this state folder, if one lives.
-fn forwarder(state: &Path) -> Option<i32> {
-    let pids = std::fs::read_dir("/proc").expect("processes").flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
-    pids.find(|pid| {
-        let proc = Path::new("/proc").join(pid.to_string());
-        let is_forwarder = std::fs::read(proc.join("cmdline"))
-            .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"forward"));
-        is_forwarder && std::fs::read_link(proc.join("cwd")).is_ok_and(|cwd| cwd == state)
+fn forwarder(state: &Path) -> Option<ProcessId> {
+    ProcessId::all().find(|id| {
+        id.words().get(1).is_some_and(|word| word == "forward")
+            && std::fs::read_link(format!("/proc/{}/cwd", id.pid)).is_ok_and(|cwd| cwd == state)
     })
 }
 
@@ -164,8 +161,8 @@ async fn a_service_leads_to_a_bridged_allocation_of_the_askers_own_node() {
     assert_eq!(node.log_of(&ended, "t.stdout.0"), "200\n", "{}", node.log_of(&ended, "t.stderr.0"));
 
     // Who breaks into the forwarder has no more than connections.
-    let pid = forwarder(&state).expect("a forwarder");
-    let rights = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+    let process = forwarder(&state).expect("a forwarder");
+    let rights = std::fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("a status");
     let of = |name: &str| rights.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
     let words = ["Uid:", "CapEff:", "CapPrm:", "NoNewPrivs:"].map(of);
     assert_eq!(words, ["65534\t65534\t65534\t65534", "0000000000000400", "0000000000000400", "1"], "{rights}");
@@ -173,14 +170,15 @@ async fn a_service_leads_to_a_bridged_allocation_of_the_askers_own_node() {
     // Its agent's death breaks no connection, and its own death lasts a moment.
     let connected = place.pod.within(|| std::net::TcpStream::connect(SERVICE)).expect("a connection");
     node.kill_agent();
+    // As a machine that went down leaves it.
+    std::fs::write(state.join("forwarder-0.sock"), "").expect("a file");
     node.start_agent();
     node.running(&name).await;
     let answer = web_answer(connected);
     assert!(answer.contains("200 OK"), "{answer}");
     eventually("an answer after the agent's death", from_everywhere).await;
-    assert_eq!(forwarder(&state), Some(pid), "it is the same process");
-    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    assert_eq!(forwarder(&state), Some(process), "it is the same process");
+    process.signal(Signal::KILL).expect("killed");
     eventually("an answer after the forwarder's death", from_everywhere).await;
 
     // A port that a program of the node holds is no allocation's.

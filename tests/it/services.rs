@@ -3,6 +3,7 @@
 use drover_api::allocation::CheckResult;
 use drover_api::job::JobConditionType;
 use drover_testkit::examples;
+use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -337,13 +338,11 @@ async fn a_script_runs_in_its_task_and_its_exit_code_is_what_the_check_finds() {
             cluster.eventually(&format!("{driver}: {word}"), is(status, ready, text)).await;
         }
         // What hung was ended with its wait.
-        assert_eq!(with_argument("4712"), [] as [String; 0]);
+        assert_eq!(with_argument("4712"), [] as [Vec<String>; 0]);
     }
 }
 
 /// The command lines with this argument.
-fn with_argument(argument: &str) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
-    let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
-    lines.filter(|line| line.split('\0').any(|word| word == argument)).collect()
+fn with_argument(argument: &str) -> Vec<Vec<String>> {
+    ProcessId::all().map(ProcessId::words).filter(|words| words.iter().any(|word| word == argument)).collect()
 }

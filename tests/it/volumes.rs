@@ -12,6 +12,7 @@ use drover_api::allocation::{ClientStatus, TaskEventType};
 use drover_api::csi_volume::{Claim, ClaimState, VolumePhase};
 use drover_api::{Allocation, CSIVolume, ClientNode};
 use drover_testkit::control_plane::{AuditEvent, User};
+use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::{Progress, print_note};
 use kube::Api;
 use serde_json::{Value, json};
@@ -90,19 +91,13 @@ impl Disks {
     /// Ends the driver as a crash would, once it is there.
     async fn kill_driver(&self) {
         self.cluster.eventually("the driver runs", async || self.drivers().len() == 1).await;
-        rustix::process::kill_process(self.drivers()[0], rustix::process::Signal::KILL).expect("killed");
+        self.drivers()[0].signal(Signal::KILL).expect("killed");
     }
 
-    /// The process ids of the drivers of this cluster.
-    fn drivers(&self) -> Vec<rustix::process::Pid> {
-        let data = self.cluster.path("disks");
-        let is_it = |entry: &std::fs::DirEntry| {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).any(|word| word == data.as_os_str().as_encoded_bytes())
-        };
-        let entries = std::fs::read_dir("/proc").expect("a list").filter_map(Result::ok).filter(is_it);
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter_map(rustix::process::Pid::from_raw).collect()
+    /// The processes of the drivers of this cluster.
+    fn drivers(&self) -> Vec<ProcessId> {
+        let data = self.cluster.path("disks").to_string_lossy().into_owned();
+        ProcessId::all().filter(|id| id.words().contains(&data)).collect()
     }
 
     /// Volumes of this cluster are mounted nowhere.

@@ -192,14 +192,11 @@ fn socket(folder: &Path) -> PathBuf {
 
 fn shims(folder: &Path) -> Vec<ProcessId> {
     let socket = socket(folder).to_string_lossy().into_owned();
-    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(std::result::Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_shim = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        line.contains("containerd-shim") && line.split('\0').any(|word| word == socket)
+    let is_shim = |id: &ProcessId| {
+        let words = id.words();
+        words.iter().any(|word| word.contains("containerd-shim")) && words.contains(&socket)
     };
-    pids.filter(is_shim).filter_map(ProcessId::of).filter(|id| id.is_alive()).collect()
+    ProcessId::all().filter(is_shim).collect()
 }
 
 /// Kills the containers of one in this absolute folder, whether it runs or not.

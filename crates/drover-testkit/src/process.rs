@@ -34,6 +34,19 @@ impl ProcessId {
         (!stat.has_ended()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
+    /// All processes that run now.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries.filter_map(|entry| Self::of(entry.file_name().to_str()?.parse().ok()?))
+    }
+
+    /// The words of its command line, with its program first; none when it has ended.
+    pub fn words(self) -> Vec<String> {
+        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.split_terminator('\0').map(str::to_owned).collect()
+    }
+
     /// Says whether this very process still runs. One that its parent has not waited for yet has ended, once its last
     /// thread has.
     pub fn is_alive(self) -> bool {

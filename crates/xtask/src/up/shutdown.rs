@@ -124,9 +124,7 @@ async fn end_leftover_tasks(layout: &Layout, progress: &Progress) -> Result<()> 
 
 fn leftover_tasks(alloc_dir: &Path) -> Vec<ProcessId> {
     let mark = format!("NOMAD_ALLOC_DIR={}/", alloc_dir.display());
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(ProcessId::of)
+    ProcessId::all()
         .filter(|id| {
             let environment = fs::read(format!("/proc/{}/environ", id.pid)).unwrap_or_default();
             environment.split(|&byte| byte == 0).any(|variable| variable.starts_with(mark.as_bytes())) && id.is_alive()
