@@ -182,7 +182,10 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
         Role::Sandbox => drover_supervisor::sandbox()?,
         Role::Fetch => drover_fetch::run()?,
         Role::RenderTemplate => drover_template::run()?,
-        Role::Forward { socket } => drover_forwarder::run(&socket)?,
+        Role::Forward { socket } => {
+            drover_supervisor::raise_open_files();
+            drover_forwarder::run(&socket)?;
+        }
         Role::MakeContainer => drover_agent::make_container()?,
         Role::Enter => return drover_supervisor::enter(),
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {

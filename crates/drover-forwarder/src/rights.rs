@@ -2,19 +2,10 @@
 
 use anyhow::Context as _;
 use nix::unistd::{Gid, Uid};
-use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// The user `nobody`, whose files are no process's.
 const NOBODY: u32 = 65534;
-
-/// Raises the soft limit of open files to the hard one: each connection has two.
-pub(crate) fn raise_open_files() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-}
 
 /// Becomes a user without rights. One who is not root has none to give up.
 pub(crate) fn give_up() -> anyhow::Result<()> {

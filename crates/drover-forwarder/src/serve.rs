@@ -10,7 +10,8 @@ use crate::orders::{read_line, write_line};
 use crate::ports::Ports;
 use crate::rights;
 
-/// Serves this socket, which only its own user can use, until there is nothing more to carry.
+/// Serves this socket, which only its own user can use, until there is nothing more to carry. Each connection that it
+/// carries has two open files.
 ///
 /// # Errors
 /// When the socket cannot be made, or rights cannot be given up.
@@ -20,7 +21,6 @@ pub fn run(socket: &Path) -> anyhow::Result<()> {
         // Only its own user and root are to connect.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         let listener = UnixListener::bind(socket).with_context(|| format!("listening on {}", socket.display()))?;
-        rights::raise_open_files();
         rights::give_up()?;
         serve(&listener).await
     })

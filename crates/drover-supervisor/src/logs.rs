@@ -44,19 +44,26 @@ impl View {
     /// What is in a pipe, as far as it can be seen at once; it stays there. Nothing, where no process will write it
     /// again.
     fn of(&mut self, pipe: &OwnedFd) -> rustix::io::Result<&[u8]> {
-        let (read, write) = match self.copies.take() {
+        let (read, write) = match &self.copies {
             Some(copies) => copies,
-            None => rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?,
+            None => self.copies.insert(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?),
         };
-        let copied = rustix::pipe::tee(pipe, &write, READ_BYTES, SpliceFlags::NONBLOCK)?;
-        let mut n_seen = 0;
-        while n_seen < copied {
-            n_seen += rustix::io::read(&read, &mut self.buffer[n_seen..copied])?;
+        let n_copied = rustix::pipe::tee(pipe, write, READ_BYTES, SpliceFlags::NONBLOCK)?;
+        let seen = read_whole(read, &mut self.buffer[..n_copied]);
+        if seen.is_err() {
+            // What is left in it is none of the next look's.
+            self.copies = None;
         }
-        // Only now: after an error there might be something left in it.
-        self.copies = Some((read, write));
-        Ok(&self.buffer[..copied])
+        seen.map(|()| &self.buffer[..n_copied])
     }
+}
+
+fn read_whole(from: &OwnedFd, mut into: &mut [u8]) -> rustix::io::Result<()> {
+    while !into.is_empty() {
+        let n_read = rustix::io::read(from, &mut *into)?;
+        into = &mut into[n_read..];
+    }
+    Ok(())
 }
 
 /// The two streams of a task.
@@ -288,7 +295,7 @@ fn transfer(reader: &OwnedFd, rotator: &mut Rotator) -> rustix::io::Result<usize
 }
 
 fn move_within_kernel(reader: &OwnedFd, rotator: &mut Rotator) -> rustix::io::Result<usize> {
-    if rotator.has_room(READ_BYTES) {
+    if rotator.room() >= READ_BYTES {
         return rotator.take(reader, READ_BYTES);
     }
     // Where a file ends depends on where its last line does.
@@ -433,12 +440,8 @@ impl Rotator {
         usize::try_from(self.max_bytes.saturating_sub(self.size)).unwrap_or(usize::MAX)
     }
 
-    /// Whether so many bytes fit into the current file, and none before them was lost.
-    fn has_room(&self, n_bytes: usize) -> bool {
-        self.file.is_some() && self.lost == 0 && self.room() >= n_bytes
-    }
-
-    /// Moves at most so many bytes from a pipe to the end of the current file.
+    /// Moves at most so many bytes from a pipe to the end of the current file, unless the loss of some before them is to
+    /// be told first.
     fn take(&mut self, pipe: &OwnedFd, n_bytes: usize) -> rustix::io::Result<usize> {
         let file = self.file.as_ref().filter(|_| self.lost == 0).ok_or(Errno::NOSPC)?;
         // This is the only process that writes, and others may make the file shorter.
@@ -544,10 +547,20 @@ mod tests {
             Self { dir }
         }
 
+        fn spec(&self, max_files: u32, max_file_bytes: u64) -> LogSpec {
+            let path = self.dir.path().to_string_lossy().into_owned();
+            LogSpec { alloc_dir: path.clone(), fifo_dir: path, task: "t".into(), max_files, max_file_bytes }
+        }
+
         fn rotator(&self, max_files: u32, max_file_bytes: u64) -> Rotator {
-            let alloc_dir = self.dir.path().to_string_lossy().into_owned();
-            let spec = LogSpec { alloc_dir, fifo_dir: String::new(), task: "t".into(), max_files, max_file_bytes };
-            Rotator::open(&spec, Stream::Stdout).expect("a rotator")
+            Rotator::open(&self.spec(max_files, max_file_bytes), Stream::Stdout).expect("a rotator")
+        }
+
+        /// A stream and the task's end of it.
+        fn pipe(&self, max_files: u32, max_file_bytes: u64) -> (Pipe, OwnedFd) {
+            let spec = self.spec(max_files, max_file_bytes);
+            let pipe = open_pipe(&spec, Stream::Stdout, None).expect("a pipe");
+            (pipe, open_task_end(&spec, Stream::Stdout).expect("the task's end"))
         }
 
         fn write(&self, max_files: u32, max_file_bytes: u64, writes: &[&str]) {
@@ -610,9 +623,7 @@ mod tests {
     async fn what_a_runtime_carries_over_after_the_end_of_its_container_is_kept() {
         use std::io::Write as _;
         let logs = Logs::new();
-        let path = logs.dir.path().to_string_lossy().into_owned();
-        let spec =
-            LogSpec { alloc_dir: path.clone(), fifo_dir: path, task: "t".into(), max_files: 1, max_file_bytes: 100 };
+        let spec = logs.spec(1, 100);
         let held = hold_fifos(&spec).expect("fifos");
         let pipe = open_runtime_pipe(&spec, Stream::Stdout).expect("a pipe");
         let mut runtime = std::fs::OpenOptions::new().write(true).open(&held.stdout).expect("the runtime's end");
@@ -637,16 +648,7 @@ mod tests {
         for round in 0..60 {
             let logs = Logs::new();
             let max_bytes = [10, 1000, 70_000, 200_000][round % 4];
-            let path = logs.dir.path().to_string_lossy().into_owned();
-            let spec = LogSpec {
-                alloc_dir: path.clone(),
-                fifo_dir: path,
-                task: "t".into(),
-                max_files: u32::MAX,
-                max_file_bytes: max_bytes,
-            };
-            let mut pipe = open_pipe(&spec, Stream::Stdout, None).expect("a pipe");
-            let task = open_task_end(&spec, Stream::Stdout).expect("the task's end");
+            let (mut pipe, task) = logs.pipe(u32::MAX, max_bytes);
             let (mut all, n_writes) = (Vec::new(), random.usize(1..40));
             for _ in 0..n_writes {
                 let longest = [8, 300, 30_000][random.usize(0..if max_bytes < 1000 { 2 } else { 3 })];
@@ -677,16 +679,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_is_made_shorter_goes_on_from_there() {
         let logs = Logs::new();
-        let path = logs.dir.path().to_string_lossy().into_owned();
-        let spec = LogSpec {
-            alloc_dir: path.clone(),
-            fifo_dir: path,
-            task: "t".into(),
-            max_files: 1,
-            max_file_bytes: 1 << 20,
-        };
-        let mut pipe = open_pipe(&spec, Stream::Stdout, None).expect("a pipe");
-        let task = open_task_end(&spec, Stream::Stdout).expect("the task's end");
+        let (mut pipe, task) = logs.pipe(1, 1 << 20);
         for (text, wanted) in [("long ago\n", "long ago\n"), ("now\n", "now\n")] {
             rustix::io::write(&task, text.as_bytes()).expect("written");
             while transfer(pipe.reader.get_ref(), &mut pipe.rotator).is_ok() {}

@@ -342,23 +342,22 @@ fn answer(
             });
             return None;
         }
-        Request::Adopt(handle) if *greeted => {
-            let result = match (tasks.adopt(&handle), &handle.logs) {
-                // Its exit code is gone with it, and what it has written is not.
-                (Err(refusal), Some(_)) if refusal.code == RefusalCode::Gone => {
-                    let out = out.clone();
-                    starts.spawn_local(async move {
-                        collect_left(&handle).await;
-                        // Without a listener the agent is gone; the next one asks again.
-                        drop(out.send(ServerFrame::Reply { seq, result: Err(refusal) }).await);
-                    });
-                    return None;
-                }
-                (result, _) => result,
-            };
-            let result = result.map(|handle| Reply::Started(Box::new(handle)));
-            return Some(ServerFrame::Reply { seq, result });
-        }
+        Request::Adopt(handle) if *greeted => match tasks.adopt(&handle) {
+            // Its exit code is gone with it, and what it has written is not.
+            Err(refusal) if refusal.code == RefusalCode::Gone => {
+                let out = out.clone();
+                starts.spawn_local(async move {
+                    collect_left(&handle).await;
+                    // Without a listener the agent is gone; the next one asks again.
+                    drop(out.send(ServerFrame::Reply { seq, result: Err(refusal) }).await);
+                });
+                return None;
+            }
+            result => {
+                let result = result.map(|handle| Reply::Started(Box::new(handle)));
+                return Some(ServerFrame::Reply { seq, result });
+            }
+        },
         request => request,
     };
     let is_hello = matches!(request, Request::Hello { .. });

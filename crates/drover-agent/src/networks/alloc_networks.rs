@@ -61,7 +61,7 @@ pub(crate) struct NetworkAsk<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct AllocNetworks(Arc<Shared>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     /// None: the node has none.
     bridge: Option<Bridge>,
@@ -81,31 +81,12 @@ impl AllocNetworks {
     /// For machines without a kernel: every network is as if it were there.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn pretended() -> Self {
-        Self::over((None, None), None, Resolver::default(), NetworkTable::default())
+        Self(Arc::default())
     }
 
     /// Whether there is a kernel that has them.
     pub(crate) fn are_real(&self) -> bool {
         self.0.state.is_some()
-    }
-
-    fn over(
-        (bridge, cni): (Option<Bridge>, Option<(CniNetworks, CniDirs)>),
-        kept: Option<(StateStore, PortForwards)>,
-        resolver: Resolver,
-        table: NetworkTable,
-    ) -> Self {
-        let (state, forwards) = kept.unzip();
-        Self(Arc::new(Shared {
-            bridge,
-            cni,
-            state,
-            forwards,
-            resolver,
-            table: tokio::sync::Mutex::new(table),
-            made: Mutex::default(),
-            turns: Turns::default(),
-        }))
     }
 
     /// Tries what the configuration names, and makes the kernel as an earlier life has left it in its state.
@@ -147,7 +128,16 @@ impl AllocNetworks {
         let mapped = table.records().filter_map(NetworkRecord::mapped);
         let begun = mapped.flat_map(|(address, ports)| forwards(address, ports)).collect();
         let (forwards, keeper) = PortForwards::new(supervisor, state_dir, begun);
-        (Self::over((bridge, cni), Some((state, forwards)), resolver, table), offer, keeper)
+        let shared = Shared {
+            bridge,
+            cni,
+            state: Some(state),
+            resolver,
+            table: tokio::sync::Mutex::new(table),
+            forwards: Some(forwards),
+            ..Shared::default()
+        };
+        (Self(Arc::new(shared)), offer, keeper)
     }
 
     /// Makes the network of an allocation, or what is missing of it; nothing for modes host and none.

@@ -457,7 +457,7 @@ impl Driver for ContainerDriver {
 
 /// What the runtime or containerd refuses, as the task's fault or as what another try may mend.
 fn refused(request: &StartRequest, text: &str) -> StartError {
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let has = |words| has_one_of(text, words);
     if is_of_program(text) {
         return StartError::Invalid(format!(
             "task {}: its program cannot be run in the image: {text}: correct config.command, config.args or \
@@ -475,10 +475,14 @@ fn refused(request: &StartRequest, text: &str) -> StartError {
     StartError::Recoverable(format!("containerd did not start it: {text}"))
 }
 
+fn has_one_of(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
+}
+
 /// Whether a runtime could not run the container's own program. Files that are missing because the runtime, or what
 /// looks after it, was killed meanwhile are not the task's fault.
 fn is_of_program(text: &str) -> bool {
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let has = |words| has_one_of(text, words);
     let is_broken_off = has(&["log.json", "signal: killed", "fork/exec", "connect:", "ttrpc"]);
     let is_missing = has(&["no such file or directory", "permission denied", "exec format error", "not a directory"]);
     let is_by_runtime = has(&["unable to start container process", "error during container init", "OCI runtime"]);
