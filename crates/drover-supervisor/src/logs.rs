@@ -440,8 +440,8 @@ impl Rotator {
         usize::try_from(self.max_bytes.saturating_sub(self.size)).unwrap_or(usize::MAX)
     }
 
-    /// Moves at most so many bytes from a pipe to the end of the current file, unless the loss of some before them is to
-    /// be told first.
+    /// Moves at most so many bytes from a pipe to the end of the current file, unless the loss of some before them is
+    /// to be told first.
     fn take(&mut self, pipe: &OwnedFd, n_bytes: usize) -> rustix::io::Result<usize> {
         let file = self.file.as_ref().filter(|_| self.lost == 0).ok_or(Errno::NOSPC)?;
         // This is the only process that writes, and others may make the file shorter.
