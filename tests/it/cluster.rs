@@ -17,6 +17,8 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::room::Room;
+
 /// How long a test waits for what must happen. Where a busy machine lets the leader see nothing for a second, all nodes
 /// have a fresh start (five minutes, `heartbeat::FRESH_START`), and one that is gone is only then missed.
 pub(crate) const LONG: Duration = Duration::from_mins(7);
@@ -29,6 +31,7 @@ pub(crate) struct Cluster {
     settings: Settings,
     /// Drivers of its agents, beside those that all have.
     drivers: String,
+    _room: Room,
 }
 
 /// What tests set otherwise than a user would.
@@ -188,13 +191,14 @@ impl Cluster {
 
     /// A control plane that has never heard of drover.
     pub(crate) async fn bare(name: &str, settings: Settings) -> Self {
+        let room = Room::take().await;
         let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
         let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
         let api_server_args = settings.api_server.map(str::to_owned).into_iter().collect();
         let options = Options { api_server_args, ..Options::for_tests(dir.path().join("plane"), binaries) };
         let plane = ControlPlane::start(options).await.expect("a control plane");
         let client = plane.client(User::Admin).await.expect("a client");
-        Self { plane, client, dir, settings, drivers: String::new() }
+        Self { plane, client, dir, settings, drivers: String::new(), _room: room }
     }
 
     pub(crate) async fn namespace(&self, name: &str) {

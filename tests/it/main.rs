@@ -71,6 +71,7 @@ mod power_off;
 mod release;
 mod rights_used;
 mod rollouts;
+mod room;
 mod schema;
 mod services;
 mod supervisor;
