@@ -1,9 +1,10 @@
 //! The files of a sticky disk follow an allocation to another node, by way of the gateway, and go to no other.
 
-use drover_api::Allocation;
+use drover_api::{Allocation, ClientNode};
 use drover_socket::disks::DiskAsk;
 use drover_socket::protocol::{self, Answer, FrameKind};
 use drover_testkit::control_plane::User;
+use kube::Api;
 use serde_json::json;
 
 use crate::cluster::{LONG, client_status, job};
@@ -101,8 +102,12 @@ async fn the_files_of_a_disk_follow_an_allocation_to_another_node_and_go_to_no_o
     assert!(matches!(&again, Answer::Entry(entry) if entry.path == "alloc/data"), "{again:?}");
 
     // Without the node that had them nothing comes, and the allocation begins nevertheless.
+    let nodes: Api<ClientNode> = Api::all(cluster.client.clone());
+    let is_drained = async || nodes.get(NODE).await.expect("the node").spec.drain.is_none();
+    cluster.eventually("the drain is over", is_drained).await;
     other.kill();
-    stage.command(User::Admin, &["node", "eligibility", NODE, "--enable"]).output().expect("a command");
+    let enabled = stage.command(User::Admin, &["node", "eligibility", NODE, "--enable"]).output().expect("a command");
+    assert!(enabled.status.success(), "{}", String::from_utf8_lossy(&enabled.stderr));
     let is_back = async || running().await.is_some_and(|it| it.spec.node_name == NODE);
     cluster.eventually("it runs on the first node again", is_back).await;
     let last = running().await.expect("an allocation").metadata.name.expect("a name");
