@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use drover_api::allocation::{AllocatedPort, AllocatedResources, CheckResult, ClientStatus, TaskResources};
+use drover_api::allocation::{
+    AllocatedPort, AllocatedResources, CheckResult, ClientStatus, ServiceRegistration, TaskResources,
+};
 use drover_api::job::JobType;
 use drover_api::{Allocation, ClientNode};
 use drover_testkit::network_plugins;
@@ -201,6 +203,51 @@ async fn a_service_leads_to_a_bridged_allocation_of_the_askers_own_node() {
     .await;
     let left = place.left(node.path("state/netns"));
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_of_an_allocations_own_network_is_checked_and_registered_there() {
+    let place = Place::new(shared_plane());
+    let mut node = Node::start_by(shared_plane(), "bridge-own", &config(), place.launcher()).await;
+    let _pins = Pins(node.path("state/netns"));
+    let service = |name: &str, port: &str| {
+        let check = json!({ "name": "up", "type": "http", "path": "/", "interval": "1s", "timeout": "1s" });
+        json!({ "name": name, "portLabel": port, "addressMode": "alloc", "checks": [check] })
+    };
+    let mut group = example_group();
+    group["services"] = json!([service("labelled", "http"), service("numbered", "8080"), service("closed", "8081")]);
+    node.job("web", JobType::Service, group).await;
+    let name = node.place("web", 0, resources(21_000, &["server", "beside"])).await;
+    let found = |it: &Allocation| -> Vec<(String, String, bool)> {
+        let status = it.status.clone().unwrap_or_default();
+        let one = |known: &ServiceRegistration| {
+            (known.service_name.clone(), format!("{}:{}", known.address, known.port), known.ready)
+        };
+        status.services.iter().map(one).collect()
+    };
+    let expected = |ip: &str| {
+        [("labelled", 8080, true), ("numbered", 8080, true), ("closed", 8081, false)]
+            .map(|(name, port, is_ready)| (name.to_owned(), format!("{ip}:{port}"), is_ready))
+    };
+    let is_well = |it: &Allocation| {
+        let status = it.status.clone().unwrap_or_default();
+        let failure = status.checks.get("group-g/closed/8081/up").map(|check| check.output.clone());
+        found(it) == expected(&address(it)) && failure.is_some_and(|text| text.contains(&address(it)))
+    };
+    let before = node.until(&name, "found in its network", is_well).await;
+    assert_eq!(address(&before), "172.26.64.2");
+    // The next agent plans them before it has its networks again.
+    node.kill_agent();
+    node.start_agent();
+    let supervisor = ProcessId::of(node.supervisor_pid()).expect("a supervisor");
+    let is_server = |process: &ProcessId| process.words().iter().any(|word| word == "http.server");
+    let server = supervisor.descendants().into_iter().find(is_server).expect("the server");
+    server.signal(Signal::KILL).expect("killed");
+    let is_restarted = |it: &Allocation| {
+        let status = it.status.clone().unwrap_or_default();
+        is_well(it) && status.task_states.get("server").is_some_and(|task| task.restarts == 1)
+    };
+    node.until(&name, "found after its restart", is_restarted).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -705,11 +705,11 @@ pub struct ServiceRegistration {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub tags: Vec<String>,
-    /// Deprecated: nothing writes it in this version, whose controller takes addresses from what it assigned. Its
-    /// address.
+    /// Its address where that is one of the allocation's own network, for people: the controller takes it from `network`,
+    /// and all others from what it assigned.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// Deprecated: nothing writes it in this version, whose controller takes ports from what it assigned. Its port.
+    /// Its port on that address.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 65535))]
     pub port: i64,

@@ -11,15 +11,15 @@ use crate::string_enum::string_enum;
 string_enum! {
     /// Which address a service is registered with.
     pub enum AddressMode default Auto {
-        /// The custom address, else the driver's, else the host's.
+        /// The node's: no driver advertises another one.
         Auto = "auto",
-        /// The host's.
+        /// The node's.
         Host = "host",
-        /// The one that the task's driver advertises.
+        /// As alloc: tasks have no network but their allocation's.
         Driver = "driver",
-        /// The allocation's own, in its network namespace.
+        /// The allocation's own, in its network of mode bridge or cni, with the port inside.
         Alloc = "alloc",
-        /// The allocation's own IPv6 one.
+        /// The same, its IPv6 one.
         AllocIpv6 = "alloc_ipv6",
     }
 }
@@ -75,15 +75,16 @@ pub struct Service {
     /// Its name, a DNS label; may contain `${…}`.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// The label of the group's port, or a number.
+    /// The label of the group's port, or its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub port_label: String,
     /// Who keeps the register; default kubernetes, the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<ServiceProvider>,
-    /// Which address to register: auto (default) or host, which are the node's. Others are not acted on by this
-    /// version: refused.
+    /// Which address to register: auto (default) or host, which are the node's; alloc, `alloc_ipv6` or driver, which are
+    /// of the allocation's own network (mode bridge or cni), with the port inside: the label of a port or any number.
+    /// To that address a Service leads only where the controller's `services.allowedCIDRs` have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_mode: Option<AddressMode>,
     /// A custom address. Not acted on by this version: refused.
@@ -191,7 +192,8 @@ pub struct Check {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub port_label: String,
-    /// Another address than the service's: auto (default) or host. Others are not acted on by this version: refused.
+    /// Another address than the service's: auto or host, the node's; alloc or `alloc_ipv6`, in the allocation's own
+    /// network. Not driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_mode: Option<AddressMode>,
     /// What a failure or a warning means for a deployment; default require_healthy. ignore_warnings is for script

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::TaskRunState;
-use drover_core::service::{self, CheckAnswer, CheckRestart, ProbeStart, ServiceStates, TaskSeen};
+use drover_api::Allocation;
+use drover_api::allocation::{NetworkStatus, TaskRunState};
+use drover_api::network::{Network, NetworkMode};
+use drover_core::service::{
+    self, CheckAnswer, CheckRestart, PlannedService, ProbeStart, ServiceError, ServiceStates, TaskSeen,
+};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -17,6 +21,7 @@ use super::plan::{AllocPlan, Wanted};
 use super::task_commands::TaskCommands;
 use super::task_states::TaskStates;
 use crate::checks::{Prober, TaskPlace, TaskPlaces};
+use crate::networks::AllocNetworks;
 use crate::node::alloc_dir::AllocDir;
 use crate::reporting::report::Report;
 use crate::tasks::commands::CommandError;
@@ -49,9 +54,36 @@ impl TaskPlaces for Places {
     }
 }
 
+/// What the services are planned from.
+struct Source {
+    wanted: Wanted,
+    networks: AllocNetworks,
+    uid: String,
+    /// The allocation's own network as they were planned with it: it is made after its runner.
+    network: Option<NetworkStatus>,
+}
+
+impl Source {
+    fn planned(&mut self) -> Result<Vec<PlannedService>, ServiceError> {
+        let Wanted { allocation, job, group, .. } = &self.wanted;
+        self.network = self.networks.of(&self.uid).map(|network| network.status());
+        let mut allocation = Allocation::clone(allocation);
+        allocation.status.get_or_insert_default().network.clone_from(&self.network);
+        service::planned(&allocation, job, group)
+    }
+
+    /// Whether their allocation has a network of its own that they were not planned with.
+    fn lacks_network(&self) -> bool {
+        let is_own = |network: &Network| matches!(network.mode, NetworkMode::Bridge | NetworkMode::Cni);
+        let has_own = self.networks.are_real() && self.wanted.group.networks.first().is_some_and(is_own);
+        has_own && self.network.is_none()
+    }
+}
+
 /// Services, probes and the restarts that wait for the group's shutdown delay.
 pub(super) struct ServiceWatch {
     states: ServiceStates,
+    source: Source,
     prober: Arc<dyn Prober>,
     places: Arc<Places>,
     /// At most one for each check of a registration, and those of the one before until they end.
@@ -65,15 +97,18 @@ impl ServiceWatch {
     /// The services of an allocation; what an earlier life of the agent has reported of them holds. Services that
     /// cannot be registered fail the allocation in its hook.
     pub(super) fn new(plan: &AllocPlan, reported: Option<&Report>, tasks: &TaskStates, places: Places) -> Self {
-        let allocation = plan.wanted.borrow().allocation.clone();
-        let planned = service::planned(&allocation, &plan.job, &plan.group).unwrap_or_default();
-        let mut states = ServiceStates::new(planned);
+        let wanted = plan.wanted.borrow().clone();
+        let wanted = Wanted { job: Arc::clone(&plan.job), group: Arc::clone(&plan.group), ..wanted };
+        let networks = plan.env.machine.networks.clone();
+        let mut source = Source { wanted, networks, uid: plan.uid.clone(), network: None };
+        let mut states = ServiceStates::new(source.planned().unwrap_or_default());
         if let Some(report) = reported.filter(|_| !plan.restored.is_empty()) {
             states.resume(&report.services, &report.checks, &seen(tasks), plan.env.clock.now());
         }
         let ready = ready(&states);
         let prober = Arc::clone(&plan.env.machine.prober);
-        Self { states, prober, places: Arc::new(places), probes: JoinSet::new(), restarts: Vec::new(), ready }
+        let (places, probes) = (Arc::new(places), JoinSet::new());
+        Self { states, source, prober, places, probes, restarts: Vec::new(), ready }
     }
 
     /// How they fare.
@@ -84,9 +119,15 @@ impl ServiceWatch {
     /// Takes in how the tasks fare, and begins the probes of what was registered. Returns each service that became
     /// ready, or is not any more.
     pub(super) fn follow(&mut self, tasks: &TaskStates, now: Timestamp) -> Vec<(String, bool)> {
+        if self.source.lacks_network() {
+            self.plan_again(now);
+        }
         self.states.observe(&seen(tasks), now);
-        for start in self.states.begin_probes() {
-            self.begin(start);
+        // What cannot be asked yet has not failed.
+        if !self.source.lacks_network() {
+            for start in self.states.begin_probes() {
+                self.begin(start);
+            }
         }
         let now_ready = ready(&self.states);
         let before = std::mem::replace(&mut self.ready, now_ready);
@@ -96,7 +137,12 @@ impl ServiceWatch {
 
     /// Takes over the services of another version of the job. If they cannot be registered, those before stay.
     pub(super) fn adopt(&mut self, wanted: &Wanted, now: Timestamp) {
-        match service::planned(&wanted.allocation, &wanted.job, &wanted.group) {
+        self.source.wanted = wanted.clone();
+        self.plan_again(now);
+    }
+
+    fn plan_again(&mut self, now: Timestamp) {
+        match self.source.planned() {
             Ok(planned) => self.states.adopt(planned, now),
             Err(error) => tracing::warn!(%error, "the services of another version cannot be registered"),
         }

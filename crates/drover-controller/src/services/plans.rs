@@ -1,9 +1,10 @@
 //! The services of allocations, planned once for each state of what they are planned from: reports of readiness, which
-//! come often, change neither an allocation's spec nor its version of the job.
+//! come often, change neither an allocation's spec nor its network nor its version of the job.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use drover_api::allocation::NetworkStatus;
 use drover_api::{Allocation, JobVersion};
 use drover_core::service::{self, PlannedService};
 
@@ -13,15 +14,16 @@ pub(super) struct ServicePlans(HashMap<String, KnownPlan>);
 
 #[derive(Debug)]
 struct KnownPlan {
-    /// The generation of the allocation and the uid of the version.
-    of: (Option<i64>, Option<String>),
+    /// The generation of the allocation, the uid of the version, and the allocation's own network.
+    of: (Option<i64>, Option<String>, Option<NetworkStatus>),
     services: Arc<[PlannedService]>,
 }
 
 impl ServicePlans {
     /// The services of an allocation that runs this version.
     pub(super) fn of(&mut self, allocation: &Allocation, version: &JobVersion) -> Arc<[PlannedService]> {
-        let of = (allocation.metadata.generation, version.metadata.uid.clone());
+        let network = allocation.status.as_ref().and_then(|status| status.network.clone());
+        let of = (allocation.metadata.generation, version.metadata.uid.clone(), network);
         let uid = allocation.metadata.uid.clone().unwrap_or_default();
         if let Some(known) = self.0.get(&uid).filter(|known| known.of == of) {
             return Arc::clone(&known.services);
@@ -43,6 +45,8 @@ impl ServicePlans {
 
 #[cfg(test)]
 mod tests {
+    use drover_api::allocation::AllocationStatus;
+    use drover_api::service::AddressMode;
     use serde_json::json;
 
     use super::*;
@@ -79,6 +83,13 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &it.of(&reported, &version("v-1", "old"))), "a report changes nothing of it");
         assert_eq!(it.of(&allocation(2, false), &version("v-1", "old"))[0].tags, ["old"]);
         assert_eq!(it.of(&allocation(2, false), &version("v-2", "newer"))[0].tags, ["newer"]);
+        let mut at_home = allocation(2, false);
+        let network = NetworkStatus { address: "172.26.64.9".to_owned(), ..NetworkStatus::default() };
+        at_home.status = Some(AllocationStatus { network: Some(network), ..AllocationStatus::default() });
+        let mut own = version("v-3", "own");
+        own.spec.job.groups[0].services[0].address_mode = Some(AddressMode::Alloc);
+        assert_eq!(it.of(&allocation(2, false), &own)[0].port.ip, "");
+        assert_eq!(it.of(&at_home, &own)[0].port.ip, "172.26.64.9", "it is known later");
         it.forget("u-1");
         assert!(it.0.is_empty());
     }

@@ -1,7 +1,8 @@
 //! What is to be found of an allocation: its endpoints below the Services of its names.
 //!
 //! Address and port are what the controller has assigned, names and tags what the job says. Of what the agent reports
-//! only whether a registration is there and ready counts, and that only for names of the job.
+//! only whether a registration is there and ready counts, and that only for names of the job; and the address in the
+//! allocation's own network, where the job asks for it and an operator has allowed its range.
 
 use std::collections::BTreeMap;
 
@@ -74,6 +75,21 @@ pub enum EndpointsFault {
         /// The address.
         address: String,
     },
+    /// The address in the allocation's own network is not one that a Service may lead to: agents say it, so an operator
+    /// has to.
+    #[error(
+        "service {service}: {address} is an address of the allocation's own network; add its range to \
+         services.allowedCIDRs of the controller where pods can reach it, or take addressMode host"
+    )]
+    OwnAddress {
+        /// The service.
+        service: String,
+        /// The address.
+        address: String,
+    },
+    /// The allocation's own network has no such address.
+    #[error("service {0}: the allocation's own network has no such address; take another addressMode, as host")]
+    NoAddress(String),
 }
 
 /// The slices of an allocation as they should be, by name, and what stands in the way of others.
@@ -86,9 +102,9 @@ pub fn endpoints(input: &EndpointsInput<'_>) -> (Vec<Endpoints>, Vec<EndpointsFa
     for service in input.planned {
         let reported = input.reported.iter().find(|known| known.id == service.id && known.service_name == service.name);
         let Some(reported) = reported else { continue };
-        let (name, ip) = (service.name.as_str(), service.port.host_ip.as_str());
-        if !address::is_permitted(ip, input.node_addresses, input.allowed) {
-            faults.push(EndpointsFault::Address { service: name.to_owned(), address: ip.to_owned() });
+        let (name, ip) = (service.name.as_str(), service.port.ip.as_str());
+        if let Err(fault) = permitted(input, service) {
+            faults.push(fault);
             continue;
         }
         // While its node is cut off, what was said of it last says nothing.
@@ -107,7 +123,7 @@ pub fn endpoints(input: &EndpointsInput<'_>) -> (Vec<Endpoints>, Vec<EndpointsFa
         });
         endpoints.is_ready &= is_ready;
         let port = EndpointsPort {
-            number: service.port.value,
+            number: service.port.number,
             of_service: service.shape.port,
             app_protocol: service.shape.app_protocol.clone(),
         };
@@ -119,6 +135,19 @@ pub fn endpoints(input: &EndpointsInput<'_>) -> (Vec<Endpoints>, Vec<EndpointsFa
         }
     }
     (slices.into_values().collect(), faults)
+}
+
+/// Whether a Service may lead to where the port is. What an agent says of an allocation's own network is none of its
+/// node's addresses.
+fn permitted(input: &EndpointsInput<'_>, service: &PlannedService) -> Result<(), EndpointsFault> {
+    let (name, port) = (service.name.clone(), &service.port);
+    let of_node = if port.is_own { &[] } else { input.node_addresses };
+    match (address::is_permitted(&port.ip, of_node, input.allowed), port.is_own) {
+        (true, _) => Ok(()),
+        (false, true) if port.ip.is_empty() => Err(EndpointsFault::NoAddress(name)),
+        (false, true) => Err(EndpointsFault::OwnAddress { service: name, address: port.ip.clone() }),
+        (false, false) => Err(EndpointsFault::Address { service: name, address: port.ip.clone() }),
+    }
 }
 
 /// A label as the name of a port: lower case, a DNS label.
@@ -144,7 +173,7 @@ fn is_label_text(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::plan::{HeldPort, ServiceShape};
+    use crate::service::plan::{ServicePort, ServiceShape};
 
     fn service(name: &str, label: &str, value: u16) -> PlannedService {
         PlannedService {
@@ -153,7 +182,7 @@ mod tests {
             task: None,
             is_of_task: false,
             tasks: vec!["web".to_owned()],
-            port: HeldPort { label: label.to_owned(), value, to: None, host_ip: "10.0.0.7".to_owned() },
+            port: ServicePort { label: label.to_owned(), number: value, ip: "10.0.0.7".to_owned(), is_own: false },
             shape: ServiceShape { port: 80, is_headless: false, app_protocol: String::new() },
             tags: vec!["v2".to_owned()],
             checks: Vec::new(),
@@ -229,6 +258,35 @@ mod tests {
             assert_eq!(slices, []);
             assert!(faults[0].to_string().contains("10.0.0.7 is no address of its Kubernetes node"), "{faults:?}");
         }
+    }
+
+    #[test]
+    fn an_address_of_the_allocations_own_network_is_an_operators_to_allow() {
+        let allowed: [Cidr; 1] = ["172.26.64.0/20".parse().unwrap()];
+        let (node, reported) = (["10.0.0.7".to_owned()], [reported("id-api-http", "api", true)]);
+        let at = |ip: &str| {
+            let mut service = service("api", "http", 8080);
+            (service.port.ip, service.port.is_own) = (ip.to_owned(), true);
+            let input = EndpointsInput {
+                uid: "0123456789abcdef",
+                planned: &[service],
+                reported: &reported,
+                client: ClientStatus::Running,
+                is_wanted: true,
+                node_addresses: &node,
+                allowed: &allowed,
+            };
+            let (slices, faults) = endpoints(&input);
+            (slices.len(), faults.iter().map(ToString::to_string).collect::<String>())
+        };
+        assert_eq!(at("172.26.64.9"), (1, String::new()));
+        // Its agent could say that to lead requests to a port of the node which the allocation does not hold.
+        for ip in ["10.0.0.7", "172.27.0.1"] {
+            let (n_slices, fault) = at(ip);
+            assert!(n_slices == 0 && fault.contains("services.allowedCIDRs"), "{ip}: {fault}");
+        }
+        let (n_slices, fault) = at("");
+        assert!(n_slices == 0 && fault.contains("no such address"), "{fault}");
     }
 
     #[test]

@@ -22,10 +22,10 @@ pub use address::{Cidr, is_permitted};
 pub use answer::{CheckAnswer, GrpcHealth, MAX_BODY_BYTES, grpc_answer, http_answer, script_answer};
 pub use endpoints::{Endpoints, EndpointsFault, EndpointsInput, EndpointsPort, endpoints, tag_labels};
 pub use plan::{
-    GrpcProbe, HeldPort, HttpProbe, PlannedCheck, PlannedService, Probe, ScriptProbe, ServiceError, ServiceShape,
+    GrpcProbe, HttpProbe, PlannedCheck, PlannedService, Probe, ScriptProbe, ServiceError, ServicePort, ServiceShape,
     planned,
 };
-pub(crate) use plan::{HTTP_PORT, object_name, service_port};
+pub(crate) use plan::{HTTP_PORT, is_own, object_name, service_port};
 pub use redirect::{HttpTarget, RedirectError, redirect};
 pub use restart_watch::{RestartRule, RestartWatch};
 pub use states::{CheckRestart, ProbeStart, ServiceStates, TaskSeen};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::allocation::AllocatedPort;
 use drover_api::group::Group;
 use drover_api::network::Port;
-use drover_api::service::{Check, CheckProtocol, CheckType, OnUpdate, Service};
+use drover_api::service::{AddressMode, Check, CheckProtocol, CheckType, OnUpdate, Service};
 use drover_api::task::{LifecycleHook, Task};
 use drover_api::{Allocation, GoDuration, JobSpec, names};
 
@@ -21,17 +21,17 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The port of a Service where nothing says another one.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// A port that the allocation holds on its node.
+/// Where a port of the allocation is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldPort {
+pub struct ServicePort {
     /// Its label, as an object names it.
     pub label: String,
-    /// Its number on the node.
-    pub value: u16,
-    /// Its number inside, where that is another one.
-    pub to: Option<u16>,
-    /// The node's address that it is on.
-    pub host_ip: String,
+    /// Its number there: on the node, or inside the allocation's own network.
+    pub number: u16,
+    /// The address that it is on; empty while the allocation's own network has none, or none that is known.
+    pub ip: String,
+    /// Whether that is an address of the allocation's own network, and none of its node.
+    pub is_own: bool,
 }
 
 /// What the Kubernetes Service of a service is like.
@@ -141,7 +141,7 @@ pub struct PlannedService {
     /// The tasks that have to run for it.
     pub tasks: Vec<String>,
     /// Its port.
-    pub port: HeldPort,
+    pub port: ServicePort,
     /// What its Kubernetes Service is like.
     pub shape: ServiceShape,
     /// Its words for people and look-ups: those of canaries on one.
@@ -207,7 +207,7 @@ impl<'a> Planning<'a> {
         let expanded = self.expand(&service.name)?;
         let name = object_name(&expanded).ok_or_else(|| ServiceError::Name(expanded.clone()))?;
         let port = self
-            .held(&service.port_label)
+            .port(&service.port_label, service.address_mode)
             .ok_or_else(|| ServiceError::Port(service.name.clone(), service.port_label.clone()))?;
         let owner = self.of_task.map_or_else(|| format!("group-{}", self.group.name), |task| task.name.clone());
         let uid = self.allocation.metadata.uid.as_deref().unwrap_or_default();
@@ -231,11 +231,13 @@ impl<'a> Planning<'a> {
         })
     }
 
-    fn shape(&self, held: &HeldPort) -> ServiceShape {
+    fn shape(&self, port: &ServicePort) -> ServiceShape {
         let kubernetes = self.service.kubernetes.clone().unwrap_or_default();
         let mut declared = self.group.networks.iter().flat_map(|network| &network.ports);
-        let declared = declared.find(|port| port.label == held.label);
-        let given = kubernetes.port.or_else(|| declared.and_then(service_port));
+        let declared = declared.find(|declared| declared.label == port.label);
+        // One that is no port of the group is named by its number.
+        let numbered = port.label.parse().ok();
+        let given = kubernetes.port.or_else(|| declared.map_or(numbered, service_port));
         ServiceShape {
             port: given.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(HTTP_PORT),
             is_headless: kubernetes.headless,
@@ -280,8 +282,11 @@ impl<'a> Planning<'a> {
         probe: impl FnOnce(String, u16) -> Result<Probe, ServiceError>,
     ) -> Result<Result<Probe, String>, ServiceError> {
         let label = if check.port_label.is_empty() { &self.service.port_label } else { &check.port_label };
-        match self.held(label) {
-            Some(port) => probe(port.host_ip, port.value).map(Ok),
+        match self.port(label, check.address_mode.or(self.service.address_mode)) {
+            Some(port) if port.ip.is_empty() => {
+                Ok(Err("the allocation's own network has no such address: take addressMode host".to_owned()))
+            }
+            Some(port) => probe(port.ip, port.number).map(Ok),
             None => Ok(Err(format!(
                 "port {label:?} is not held by the allocation: name a port of the group's networks in portLabel"
             ))),
@@ -319,6 +324,7 @@ impl<'a> Planning<'a> {
                 }
             }
         }
+        let mode = check.address_mode.or(self.service.address_mode);
         let path = self.expand(&check.path)?;
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
         let is_tls = check.protocol == Some(CheckProtocol::Https);
@@ -329,7 +335,7 @@ impl<'a> Planning<'a> {
             host,
             body: self.expand(&check.body)?,
             tls_skip_verify: check.tls_skip_verify,
-            held: self.ports().filter_map(held).map(|port| port.value).collect(),
+            held: self.ports().filter_map(|held| self.reached(held, mode)).map(|port| port.number).collect(),
         })))
     }
 
@@ -337,11 +343,42 @@ impl<'a> Planning<'a> {
         self.allocation.spec.resources.ports.iter()
     }
 
-    /// The port of this label, or of this number.
-    fn held(&self, label: &str) -> Option<HeldPort> {
+    /// The port of this label, or of this number. Every number is a port of the allocation's own network
+    /// (`spec/agent.md` 8.1).
+    fn port(&self, label: &str, mode: Option<AddressMode>) -> Option<ServicePort> {
         let number = label.parse::<i64>().ok();
         let by_label = self.ports().find(|port| port.label == label);
-        held(by_label.or_else(|| self.ports().find(|port| Some(port.value) == number))?)
+        let held = by_label.or_else(|| self.ports().find(|port| Some(port.value) == number));
+        let is_own = is_own(mode);
+        let numbered = || Some((label.to_owned(), number.and_then(|number| u16::try_from(number).ok())?));
+        match held {
+            Some(held) => self.reached(held, mode),
+            None if is_own => {
+                let (label, number) = numbered().filter(|(_, number)| *number > 0)?;
+                Some(ServicePort { label, number, ip: self.own_ip(mode), is_own })
+            }
+            None => None,
+        }
+    }
+
+    /// Where a port that the allocation holds is reached; none without a number or an address.
+    fn reached(&self, held: &AllocatedPort, mode: Option<AddressMode>) -> Option<ServicePort> {
+        let is_own = is_own(mode);
+        let inside = if is_own && held.to > 0 { held.to } else { held.value };
+        let number = u16::try_from(inside).ok().filter(|number| *number > 0)?;
+        let ip = if is_own { self.own_ip(mode) } else { held.host_ip.clone() };
+        (is_own || !ip.is_empty()).then(|| ServicePort { label: held.label.clone(), number, ip, is_own })
+    }
+
+    /// The address in the allocation's own network, as far as it is known.
+    fn own_ip(&self, mode: Option<AddressMode>) -> String {
+        let network = self.allocation.status.as_ref().and_then(|status| status.network.as_ref());
+        let ip = network.map(|network| match mode {
+            Some(AddressMode::AllocIpv6) => &network.address_v6,
+            _ if network.address.is_empty() => &network.address_v6,
+            _ => &network.address,
+        });
+        ip.cloned().unwrap_or_default()
     }
 
     fn expand(&self, text: &str) -> Result<String, ServiceError> {
@@ -355,12 +392,12 @@ pub(crate) fn service_port(declared: &Port) -> Option<i64> {
     declared.to.filter(|to| *to > 0).or(declared.r#static)
 }
 
-/// A port that has a number and an address.
-fn held(port: &AllocatedPort) -> Option<HeldPort> {
-    let value = u16::try_from(port.value).ok().filter(|value| *value > 0)?;
-    let to = u16::try_from(port.to).ok().filter(|to| *to > 0);
-    let has_address = !port.host_ip.is_empty();
-    has_address.then(|| HeldPort { label: port.label.clone(), value, to, host_ip: port.host_ip.clone() })
+/// Whether it is an address of the allocation's own network. No driver here has another network for its tasks.
+pub(crate) fn is_own(mode: Option<AddressMode>) -> bool {
+    match mode {
+        None | Some(AddressMode::Auto | AddressMode::Host) => false,
+        Some(AddressMode::Driver | AddressMode::Alloc | AddressMode::AllocIpv6) => true,
+    }
 }
 
 /// The name of the Service object: as ids are mapped; it has to begin with a letter.
@@ -382,14 +419,18 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn plan(group: Value, ports: &Value, canary: bool) -> Result<Vec<PlannedService>, ServiceError> {
-        let allocation: Allocation = serde_json::from_value(json!({
+    fn allocation(ports: &Value, canary: bool) -> Allocation {
+        serde_json::from_value(json!({
             "apiVersion": "drover.dev/v1alpha1", "kind": "Allocation",
             "metadata": { "name": "web-api-0-1", "namespace": "shop", "uid": "u-1" },
             "spec": { "jobName": "web", "jobUID": "j-1", "jobVersion": 3, "group": "api", "index": 2, "nodeName": "n-1",
                 "canary": canary, "resources": { "diskMB": 1, "ports": ports } },
         }))
-        .expect("an allocation");
+        .expect("an allocation")
+    }
+
+    fn plan(group: Value, ports: &Value, canary: bool) -> Result<Vec<PlannedService>, ServiceError> {
+        let allocation = allocation(ports, canary);
         let group: Group = serde_json::from_value(group).expect("a group");
         let job = JobSpec { meta: [("zone".to_owned(), "a".to_owned())].into(), ..JobSpec::default() };
         planned(&allocation, &job, &group)
@@ -426,8 +467,8 @@ mod tests {
         assert_eq!(api.id, "_nomad-task-u-1-group-api-${NOMAD_JOB_NAME}-api-http");
         assert_eq!(api.tags, ["v2", "zone=a", "${node.class}"], "what is the node's stays as it is written");
         assert_eq!((&*api.tasks, api.is_of_task), (&["server".to_owned(), "proxy".to_owned()][..], false));
-        assert_eq!((api.port.value, api.port.to, &*api.port.host_ip), (21000, None, "10.0.0.7"));
-        assert_eq!((admin.port.value, admin.port.to), (21001, Some(80)));
+        assert_eq!((api.port.number, &*api.port.ip, api.port.is_own), (21000, "10.0.0.7", false));
+        assert_eq!(admin.port.number, 21001);
         assert!(admin.name.starts_with("admin-") && admin.is_of_task, "{}", admin.name);
         assert_eq!((admin.task.as_deref(), &*admin.tasks), (Some("server"), &["server".to_owned()][..]));
     }
@@ -465,6 +506,41 @@ mod tests {
         assert_eq!(named, [9000, 8080]);
         let by_number = plan(group(json!([{ "name": "api", "portLabel": "21001" }]), json!([])), &ports(), false);
         assert_eq!(by_number.expect("a service")[0].port.label, "admin");
+    }
+
+    #[test]
+    fn a_service_of_the_allocations_own_network_has_its_address_and_the_port_inside() {
+        let at = |mode: &str, label: &str, network: Value| {
+            let checks = json!([check(json!({ "name": "own" })), check(json!({ "addressMode": "host" }))]);
+            let services = json!([{ "name": "api", "portLabel": label, "addressMode": mode, "checks": checks }]);
+            let mut allocation = allocation(&ports(), false);
+            allocation.status = serde_json::from_value(json!({ "network": network })).expect("a status");
+            let group: Group = serde_json::from_value(group(services, json!([]))).expect("a group");
+            let found = planned(&allocation, &JobSpec::default(), &group).expect("a service").remove(0);
+            let asks = |check: &PlannedCheck| match &check.probe {
+                Ok(Probe::Http(http)) => format!("{}:{}", http.target.ip, http.target.port),
+                other => format!("{other:?}"),
+            };
+            let asked = found.checks.iter().map(asks).collect::<Vec<_>>();
+            (found.port.ip, found.port.number, found.shape.port, asked)
+        };
+        let both = json!({ "address": "172.26.64.9", "addressV6": "fd00::9" });
+        for (mode, label, network, ip, number) in [
+            ("alloc", "admin", both.clone(), "172.26.64.9", 80),
+            ("driver", "http", both.clone(), "172.26.64.9", 21000),
+            ("alloc_ipv6", "admin", both.clone(), "fd00::9", 80),
+            ("alloc", "8443", both, "172.26.64.9", 8443),
+            ("alloc", "admin", json!({ "addressV6": "fd00::9" }), "fd00::9", 80),
+        ] {
+            let (found, at_port, of_service, asked) = at(mode, label, network);
+            assert_eq!((&*found, at_port), (ip, number), "{mode} {label}");
+            assert_eq!(asked[0], format!("{ip}:{number}"), "{mode} {label}");
+            assert_eq!(of_service, if label == "8443" { 8443 } else { HTTP_PORT }, "{mode} {label}");
+        }
+        let (ip, number, _, asked) = at("alloc_ipv6", "admin", json!({ "address": "172.26.64.9" }));
+        assert_eq!((&*ip, number), ("", 80));
+        assert!(asked[0].contains("no such address"), "{asked:?}");
+        assert_eq!(asked[1], "10.0.0.7:21001", "a check of its own mode");
     }
 
     #[test]

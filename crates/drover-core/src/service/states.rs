@@ -8,7 +8,7 @@ use drover_api::allocation::{CheckResult, CheckStatus, ServiceRegistration};
 use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{CheckAnswer, cut};
-use super::plan::{PlannedCheck, PlannedService, Probe};
+use super::plan::{PlannedCheck, PlannedService, Probe, ServicePort};
 use super::restart_watch::RestartWatch;
 use crate::health::{CheckFacts, CheckState};
 
@@ -343,7 +343,7 @@ impl ServiceStates {
             id: member.plan.id.clone(),
             service_name: member.plan.name.clone(),
             ready: member.is_ready(),
-            ..ServiceRegistration::default()
+            ..place(&member.plan.port)
         };
         registered.map(registration).collect()
     }
@@ -371,6 +371,12 @@ impl ServiceStates {
     }
 }
 
+/// Where it is reached, where the controller has not assigned that.
+fn place(port: &ServicePort) -> ServiceRegistration {
+    let (address, number) = if port.is_own { (port.ip.clone(), i64::from(port.number)) } else { (String::new(), 0) };
+    ServiceRegistration { address, port: number, ..ServiceRegistration::default() }
+}
+
 /// What is wrong with a check, for people.
 fn fault(member: &Member, check: &Known) -> String {
     let (check_name, service) = (&check.plan.name, &member.plan.name);
@@ -395,7 +401,7 @@ fn youngest(plan: &PlannedService, tasks: &BTreeMap<String, TaskSeen>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::plan::{HeldPort, ServiceShape};
+    use crate::service::plan::ServiceShape;
     use crate::service::restart_watch::RestartRule;
 
     fn at(millis: i64) -> Timestamp {
@@ -421,7 +427,7 @@ mod tests {
     }
 
     fn service(name: &str, tasks: &[&str], checks: Vec<PlannedCheck>) -> PlannedService {
-        let port = HeldPort { label: "http".to_owned(), value: 21000, to: None, host_ip: "10.0.0.7".to_owned() };
+        let port = ServicePort { label: "http".to_owned(), number: 21000, ip: "10.0.0.7".to_owned(), is_own: false };
         PlannedService {
             id: format!("id-{name}"),
             name: name.to_owned(),

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::GoDuration;
 use drover_api::group::Group;
-use drover_api::network::Port;
+use drover_api::network::{Network, NetworkMode, Port};
 use drover_api::service::{AddressMode, Check, CheckType, OnUpdate, Service, ServiceProvider};
 use drover_api::task::Task;
 
 use super::found::{At, Violations, shown};
-use crate::service::{HTTP_PORT, object_name, service_port};
+use crate::service::{HTTP_PORT, is_own, object_name, service_port};
 
 /// Shortest pause between two probes, and shortest wait for an answer.
 const SHORTEST: GoDuration = GoDuration::from_secs(1);
@@ -71,17 +71,21 @@ impl Violations {
             // The only one: another would have to be acted on.
             None | Some(ServiceProvider::Kubernetes) => {}
         }
-        let instead = "remove it, a service leads to the address of its node";
+        let instead =
+            "remove it, a service leads to the address of its node, or to its allocation's with addressMode alloc";
         self.not_yet(!service.address.is_empty(), format_args!("{at}.address"), instead);
-        self.not_yet(is_elsewhere(service.address_mode), format_args!("{at}.addressMode"), instead);
+        self.own_network(format_args!("{at}.addressMode"), group, service.address_mode);
         let instead = "remove it, and say more of the service by tags";
         self.not_yet(!service.meta.is_empty(), format_args!("{at}.meta"), instead);
         self.name_of_service(at, &service.name);
-        self.port_label(format_args!("{at}.portLabel"), group, &service.port_label);
+        self.port_label(format_args!("{at}.portLabel"), group, &service.port_label, service.address_mode);
         for (n, check) in service.checks.iter().enumerate() {
             let at = format_args!("{at}.checks[{n}]");
-            let instead = "remove it, a check asks the address of its node";
-            self.not_yet(is_elsewhere(check.address_mode), format_args!("{at}.addressMode"), instead);
+            let mode = check.address_mode.or(service.address_mode);
+            self.own_network(format_args!("{at}.addressMode"), group, check.address_mode);
+            let is_wrong = check.address_mode == Some(AddressMode::Driver);
+            let message = "driver is for services; take alloc, which is the same network";
+            self.when(is_wrong, "CheckAddressMode", format_args!("{at}.addressMode"), message);
             let is_wrong = check.r#type == CheckType::Script && check.command.is_empty();
             let message = "is missing on a script check; give it, as in /bin/check";
             self.when(is_wrong, "CheckCommand", format_args!("{at}.command"), message);
@@ -91,7 +95,7 @@ impl Violations {
                 self.when(true, "CheckField", format_args!("{at}.{field}"), message);
             }
             if !check.port_label.is_empty() {
-                self.port_label(format_args!("{at}.portLabel"), group, &check.port_label);
+                self.port_label(format_args!("{at}.portLabel"), group, &check.port_label, mode);
             }
         }
     }
@@ -110,7 +114,21 @@ impl Violations {
         self.when(is_wrong, "ServiceName", field, message);
     }
 
-    fn port_label(&mut self, field: At<'_>, group: &Group, label: &str) {
+    /// An allocation without a network of its own has no address there (`spec/agent.md` 8.1).
+    fn own_network(&mut self, field: At<'_>, group: &Group, mode: Option<AddressMode>) {
+        let Some(mode) = mode.filter(|mode| is_own(Some(*mode))) else { return };
+        let is_there = |network: &Network| matches!(network.mode, NetworkMode::Bridge | NetworkMode::Cni);
+        let message = format_args!(
+            "{mode} is an address of the allocation's own network, and the group has none; give its network mode bridge or cni, or take host"
+        );
+        self.when(!group.networks.first().is_some_and(is_there), "ServiceAddressMode", field, message);
+    }
+
+    fn port_label(&mut self, field: At<'_>, group: &Group, label: &str, mode: Option<AddressMode>) {
+        // All ports of its own network are the allocation's.
+        if is_own(mode) && label.parse::<u16>().is_ok_and(|number| number > 0) {
+            return;
+        }
         let message = format_args!(
             "{} is no port of the group; give the label of one of its networks' ports",
             if label.is_empty() { "it".to_owned() } else { shown(label) }
@@ -194,14 +212,6 @@ fn misplaced(check: &Check) -> impl Iterator<Item = (&'static str, &'static str)
         (script && check.address_mode.is_some(), "addressMode", "http, tcp or grpc"),
     ];
     fields.into_iter().filter(|(is_given, ..)| *is_given).map(|(_, field, types)| (field, types))
-}
-
-/// Whether it is another address than the node's.
-fn is_elsewhere(mode: Option<AddressMode>) -> bool {
-    match mode {
-        None | Some(AddressMode::Auto | AddressMode::Host) => false,
-        Some(AddressMode::Driver | AddressMode::Alloc | AddressMode::AllocIpv6) => true,
-    }
 }
 
 /// The port of a group by its label, or by its static number.

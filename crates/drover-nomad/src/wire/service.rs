@@ -23,8 +23,8 @@ pub(crate) fn registrations(allocation: &Allocation, world: &World) -> Vec<Value
         json!({
             "ID": service.id, "ServiceName": service.name, "Namespace": namespace(meta),
             "NodeID": world.node_id(&spec.node_name), "Datacenter": datacenter, "JobID": id_of_job(allocation, world),
-            "AllocID": uid(Some(meta)), "Tags": service.tags, "Address": service.port.host_ip,
-            "Port": service.port.value, "CreateIndex": created(meta), "ModifyIndex": version(meta),
+            "AllocID": uid(Some(meta)), "Tags": service.tags, "Address": service.port.ip,
+            "Port": service.port.number, "CreateIndex": created(meta), "ModifyIndex": version(meta),
         })
     });
     shown.collect()

@@ -108,7 +108,9 @@ fn found_by(alloc: &Allocation, status: &AllocationStatus, now: Timestamp, text:
             // An id ends with the label of its port.
             let label = |port: &&AllocatedPort| service.id.ends_with(&format!("-{}", port.label));
             let port = alloc.spec.resources.ports.iter().filter(label).max_by_key(|port| port.label.len());
-            let address = port.map_or_else(|| "-".to_owned(), |port| format!("{}:{}", port.host_ip, port.value));
+            let assigned = port.map(|port| (&port.host_ip, port.value));
+            let own = (!service.address.is_empty()).then_some((&service.address, service.port));
+            let address = own.or(assigned).map_or_else(|| "-".to_owned(), |(ip, port)| format!("{ip}:{port}"));
             table.row(vec![service.service_name.clone(), service.ready.to_string(), address]);
         }
         text.push_str("\nServices\n");

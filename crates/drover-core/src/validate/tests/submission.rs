@@ -98,10 +98,10 @@ fn what_a_service_asks_for_and_does_not_get_is_refused_by_name() {
     };
     for (fields, field, says) in [
         (json!({ "address": "10.0.0.9" }), "address", "not acted on"),
-        (json!({ "addressMode": "driver" }), "addressMode", "not acted on"),
-        (json!({ "addressMode": "alloc_ipv6" }), "addressMode", "not acted on"),
+        (json!({ "addressMode": "driver" }), "addressMode", "the group has none"),
+        (json!({ "addressMode": "alloc_ipv6" }), "addressMode", "the group has none"),
         (json!({ "meta": { "a": "b" } }), "meta", "not acted on"),
-        (check("addressMode", json!("alloc")), "checks[0].addressMode", "not acted on"),
+        (check("addressMode", json!("alloc")), "checks[0].addressMode", "the group has none"),
         (
             check("checkRestart", json!({ "limit": 1, "ignoreWarnings": true })),
             "checks[0].checkRestart.ignoreWarnings",
@@ -146,6 +146,23 @@ fn what_a_service_asks_for_and_does_not_get_is_refused_by_name() {
         check("type", json!("grpc")),
     ] {
         assert_eq!(refused(&serving(&fields)), [""; 0], "{fields}");
+    }
+    let own = |fields: &Value| {
+        let mut changes = serving(fields);
+        changes[0].1[0]["mode"] = json!("bridge");
+        refused(&changes)
+    };
+    for fields in [
+        json!({ "addressMode": "alloc" }),
+        json!({ "addressMode": "driver", "portLabel": "8080" }),
+        check("addressMode", json!("alloc_ipv6")),
+    ] {
+        assert_eq!(own(&fields), [""; 0], "{fields}");
+    }
+    let found = own(&check("addressMode", json!("driver")));
+    assert!(found.len() == 1 && found[0].contains("checks[0].addressMode: driver is for services"), "{found:?}");
+    for port in ["0", "65536", "other"] {
+        assert_eq!(own(&json!({ "addressMode": "alloc", "portLabel": port })).len(), 1, "{port}");
     }
 }
 
