@@ -9,8 +9,8 @@ use tokio::sync::Mutex;
 
 /// So many run whatever the machine does: each is several processes, and two processors are busy with as many.
 const ALWAYS: usize = 3;
-/// One more may start while at least this part of the processors' time is idle.
-const MIN_IDLE: f64 = 0.3;
+/// One more may start while at least so much of the processors' time is idle.
+const MIN_IDLE_PERCENT: u64 = 30;
 /// Long enough to see one that is starting.
 const LOOK: Duration = Duration::from_millis(1500);
 
@@ -25,7 +25,7 @@ impl Room {
     /// Waits until there is room for one more, and takes it.
     pub(crate) async fn take() -> Self {
         let _turn = TURN.lock().await;
-        while RUNNING.load(Ordering::Relaxed) >= ALWAYS && idle_part().await < MIN_IDLE {}
+        while RUNNING.load(Ordering::Relaxed) >= ALWAYS && idle_percent().await < MIN_IDLE_PERCENT {}
         RUNNING.fetch_add(1, Ordering::Relaxed);
         Self(())
     }
@@ -37,8 +37,8 @@ impl Drop for Room {
     }
 }
 
-/// Which part of the processors' time is idle just now.
-async fn idle_part() -> f64 {
+/// How much of the processors' time is idle just now.
+async fn idle_percent() -> u64 {
     let now = || KernelStats::current().expect("what the processors do").total;
     let before = now();
     tokio::time::sleep(LOOK).await;
@@ -49,5 +49,5 @@ async fn idle_part() -> f64 {
         (idle, idle + cpu.user + cpu.nice + cpu.system + more)
     };
     let ((idle_before, all_before), (idle_after, all_after)) = (ticks(&before), ticks(&after));
-    idle_after.saturating_sub(idle_before) as f64 / all_after.saturating_sub(all_before).max(1) as f64
+    100 * idle_after.saturating_sub(idle_before) / all_after.saturating_sub(all_before).max(1)
 }

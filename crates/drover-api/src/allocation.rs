@@ -705,8 +705,8 @@ pub struct ServiceRegistration {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub tags: Vec<String>,
-    /// Its address where that is one of the allocation's own network, for people: the controller takes it from `network`,
-    /// and all others from what it assigned.
+    /// Its address where that is one of the allocation's own network, for people: the controller takes it from
+    /// `network`, and all others from what it assigned.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub address: String,
     /// Its port on that address.

@@ -82,9 +82,9 @@ pub struct Service {
     /// Who keeps the register; default kubernetes, the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<ServiceProvider>,
-    /// Which address to register: auto (default) or host, which are the node's; alloc, `alloc_ipv6` or driver, which are
-    /// of the allocation's own network (mode bridge or cni), with the port inside: the label of a port or any number.
-    /// To that address a Service leads only where the controller's `services.allowedCIDRs` have it.
+    /// Which address to register: auto (default) or host, which are the node's; alloc, `alloc_ipv6` or driver, which
+    /// are of the allocation's own network (mode bridge or cni), with the port inside: the label of a port or any
+    /// number. To that address a Service leads only where the controller's `services.allowedCIDRs` have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_mode: Option<AddressMode>,
     /// A custom address. Not acted on by this version: refused.

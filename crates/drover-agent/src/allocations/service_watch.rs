@@ -107,8 +107,7 @@ impl ServiceWatch {
         }
         let ready = ready(&states);
         let prober = Arc::clone(&plan.env.machine.prober);
-        let (places, probes) = (Arc::new(places), JoinSet::new());
-        Self { states, source, prober, places, probes, restarts: Vec::new(), ready }
+        Self { states, source, prober, places: Arc::new(places), probes: JoinSet::new(), restarts: Vec::new(), ready }
     }
 
     /// How they fare.
