@@ -61,11 +61,13 @@ pub(crate) fn answer_through_everything(ground: &Ground) -> Result<String> {
         roll_out(ground, &release.to_string()).with_context(|| format!("roll-out {release}"))?;
     }
     let reverted = failing_version(ground)?;
-    drain(ground, "n2")?;
+    let (to_lose, address, other) = without_leader(ground)?;
+    // That one has to have something to lose.
+    drain(ground, other)?;
     kill_agent(ground)?;
     let before = seen(ground)?;
     ensure!(before.failures.is_empty(), "requests failed while nothing was lost: {:?}", before.failures.first());
-    let (lost, known) = lose_node(ground)?;
+    let (lost, known) = lose_node(ground, to_lose, address)?;
 
     let all = seen(ground)?;
     let may_fail = lost..=known + PROXY_DELAY;
@@ -255,15 +257,20 @@ fn kill_agent(ground: &Ground) -> Result<()> {
     })
 }
 
-/// Cuts off a node that neither asks nor leads. Returns when it was lost, and when nothing led there any more, both in
-/// milliseconds since 1970.
-fn lose_node(ground: &Ground) -> Result<(i64, i64)> {
-    let now = || SystemClock.now().as_millisecond();
+/// A node that neither asks nor leads, its address, and the other one that does not ask.
+fn without_leader(ground: &Ground) -> Result<(&'static str, &'static str, &'static str)> {
     let lease = ground.read(&["lease", "drover-controller", "-n", SYSTEM])?;
     let leader = text(&lease, "/spec/holderIdentity").to_owned();
     let pods = ground.pods("controller")?;
     let leads_on = pods.iter().find(|pod| text(pod, "/metadata/name") == leader).map(|pod| text(pod, "/spec/nodeName"));
-    let (node, address) = if leads_on == Some("n3") { ("n2", "10.200.2.2") } else { ("n3", "10.200.3.2") };
+    Ok(if leads_on == Some("n3") { ("n2", "10.200.2.2", "n3") } else { ("n3", "10.200.3.2", "n2") })
+}
+
+/// Takes a node away from all others. Returns when it was lost, and when nothing led there any more, both in
+/// milliseconds since 1970.
+fn lose_node(ground: &Ground, node: &str, address: &str) -> Result<(i64, i64)> {
+    let now = || SystemClock.now().as_millisecond();
+    ensure!(without_leader(ground)?.0 == node, "another replica leads now, on {node}, which is to be lost");
     ensure!(on(ground, node)? > 0, "nothing runs on {node}, which is to be lost");
     let lost = now();
     ground.cluster.connect(node, false)?;
