@@ -119,7 +119,7 @@ pub(crate) fn two_hundred_kills(ground: &Ground) -> Result<String> {
 
 /// The first processes of the containers of a kind, by their number.
 fn processes(ground: &Ground, kind: Kind) -> Result<Vec<ProcessId>> {
-    let mut found = ground.programs("sh", |mut args| args.any(|arg| arg == kind.name()))?;
+    let mut found = ground.programs("sh", |args| args.iter().any(|arg| arg == kind.name()))?;
     // What it starts is for a moment a copy of it.
     found.retain(|id| is_first_of_its_namespace(*id));
     found.sort_by_key(|id| id.pid);
@@ -139,7 +139,7 @@ fn kill(ground: &Ground, part: Part, n: usize) -> Result<Option<String>> {
             // A supervisor runs a copy of the program, which an upgrade leaves alone.
             let (program, role) =
                 if part == Part::Agent { ("droverd", "agent") } else { ("droverd-supervisor", "supervisor") };
-            let all = || ground.programs(program, |mut args| args.next() == Some(role));
+            let all = || ground.programs(program, |args| args.first().is_some_and(|arg| arg == role));
             let one = || Ok(all()?.first().copied());
             let old = ground.eventually(&format!("one {role} runs"), one)?;
             old.signal(Signal::KILL).with_context(|| format!("killing the {role}"))?;
@@ -165,14 +165,12 @@ fn kill(ground: &Ground, part: Part, n: usize) -> Result<Option<String>> {
             Ok(None)
         }
         Part::Shim => {
-            let is_ours = |args: std::str::Split<'_, char>| args.collect::<Vec<_>>().contains(&"drover.dev");
+            let is_ours = |args: &[String]| args.iter().any(|arg| arg == "drover.dev");
             let shims = ground.programs("containerd-shim-runc-v2", is_ours)?;
             ensure!(!shims.is_empty(), "nothing looks after containers");
             // Any of them: the list's order is that of their starts, which the kills mix.
             let shim = shims[n * 7 % shims.len()];
-            let line = fs::read(format!("/proc/{}/cmdline", shim.pid)).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            let id = line.split('\0').skip_while(|word| *word != "-id").nth(1).unwrap_or_default();
+            let id = shim.words().into_iter().skip_while(|word| word != "-id").nth(1).unwrap_or_default();
             let alloc = id.rsplit_once('-').map(|(alloc, _)| alloc.to_owned());
             let containers = shim.descendants();
             shim.signal(Signal::KILL).context("killing what looks after a container")?;
@@ -247,11 +245,12 @@ fn runs(log: &str, kind: Kind) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// What an allocation has written; none where the node has cleared away one that ended.
+/// What an allocation has written; none where the node has cleared away one that ended, and of one that has not begun.
 fn log(ground: &Ground, alloc: &Value) -> Result<Option<String>> {
     let log = format!("/var/lib/drover/alloc/{}/alloc/logs/t.stdout.0", text(alloc, "/metadata/uid"));
     let output = ground.cluster.on_node("n1", &["cat", &log])?;
-    if !output.status.success() && text(alloc, "/status/clientStatus") == "complete" {
+    let is_without = matches!(text(alloc, "/status/clientStatus"), "" | "pending" | "complete");
+    if !output.status.success() && is_without {
         return Ok(None);
     }
     let (name, status) = (text(alloc, "/metadata/name"), &alloc["status"]);

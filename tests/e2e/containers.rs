@@ -22,7 +22,7 @@ fn job() -> Value {
 }
 
 fn processes(ground: &Ground) -> Result<Vec<ProcessId>> {
-    let mut found = ground.programs("pause", |mut args| args.next() == Some(MARK))?;
+    let mut found = ground.programs("pause", |args| args.first().is_some_and(|arg| arg == MARK))?;
     ensure!(found.len() == 2, "{} containers run instead of 2", found.len());
     found.sort_by_key(|id| id.pid);
     Ok(found)
@@ -63,7 +63,7 @@ pub(crate) fn outlive_the_agents_pod_and_upgrades(ground: &Ground) -> Result<Str
     }
     ground.kubectl(&["delete", "djob/containers", "--wait=true", "--timeout", "60s"])?;
     let left = || -> Result<Option<()>> {
-        Ok(ground.programs("pause", |mut args| args.next() == Some(MARK))?.is_empty().then_some(()))
+        Ok(ground.programs("pause", |args| args.first().is_some_and(|arg| arg == MARK))?.is_empty().then_some(()))
     };
     ground.eventually("no container is left", left)?;
     Ok("2 containers with the same processes after 3 pods and 2 upgrades, and none after the job".to_owned())

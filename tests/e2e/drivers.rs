@@ -264,7 +264,7 @@ fn writer(ground: &Ground) -> Result<(String, i64)> {
 
 /// Kills processes, and has new pods come at once: one that was killed often would be started later and later.
 fn crash(ground: &Ground, program: &str, argument: &str, namespace: &str, pods: &str) -> Result<()> {
-    let processes = ground.programs(program, |mut args| args.any(|arg| arg == argument))?;
+    let processes = ground.programs(program, |args| args.iter().any(|arg| arg == argument))?;
     ensure!(!processes.is_empty(), "no {program} {argument} runs");
     for process in processes {
         process.signal(Signal::KILL).context("killing it")?;

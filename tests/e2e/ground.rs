@@ -195,20 +195,14 @@ impl Ground {
 
     /// The processes of droverd on the first node that do this part of its work, for example `agent`.
     pub(crate) fn processes(&self, part: &str) -> Result<Vec<ProcessId>> {
-        self.programs("droverd", |mut args| args.next() == Some(part))
+        self.programs("droverd", |args| args.first().is_some_and(|arg| arg == part))
     }
 
     /// The processes of a program on the first node whose arguments are like that.
-    pub(crate) fn programs(
-        &self,
-        program: &str,
-        is_meant: impl Fn(std::str::Split<'_, char>) -> bool,
-    ) -> Result<Vec<ProcessId>> {
+    pub(crate) fn programs(&self, program: &str, is_meant: impl Fn(&[String]) -> bool) -> Result<Vec<ProcessId>> {
         let is_it = |id: &ProcessId| {
-            let command = fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command);
-            let mut words = command.split('\0');
-            words.next().is_some_and(|path| path.ends_with(program)) && is_meant(words)
+            let words = id.words();
+            words.split_first().is_some_and(|(path, args)| path.ends_with(program) && is_meant(args))
         };
         Ok(self.cluster.processes("n1")?.into_iter().filter(is_it).collect())
     }

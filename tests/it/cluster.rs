@@ -165,10 +165,8 @@ impl Drop for Running {
 /// What a test leaves mounted would outlive it, and hold its directory.
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for place in mounts_below(self.dir.path()).into_iter().rev() {
-            // It may be gone: a driver that ends unmounts, too.
-            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).ok();
-        }
+        // It may be gone: a driver that ends unmounts, too.
+        drover_supervisor::unmount_below(self.dir.path()).ok();
     }
 }
 
@@ -408,9 +406,7 @@ impl Cluster {
             // The end of the one before may have taken it along.
             process.signal(Signal::KILL).expect("signalled");
         }
-        for place in mounts_below(&self.path(node)).into_iter().rev() {
-            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
-        }
+        drover_supervisor::unmount_below(&self.path(node)).expect("unmounted");
     }
 
     /// What a process of drover logged.
@@ -650,9 +646,7 @@ pub(crate) fn example(name: &str) -> String {
     std::fs::read_to_string(path).expect("an example")
 }
 
-/// Where something is mounted in a folder, in the order of mounting.
+/// Where something is mounted below a folder, the deepest first.
 pub(crate) fn mounts_below(folder: &Path) -> Vec<PathBuf> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("a table of mounts");
-    let places = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
-    places.filter(|place| place.starts_with(folder)).collect()
+    drover_supervisor::mounts_below(folder).expect("a table of mounts")
 }

@@ -91,9 +91,8 @@ fn processes_of(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-fn mounts() -> BTreeSet<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned).collect()
+fn mounts() -> BTreeSet<PathBuf> {
+    drover_supervisor::mounts_below(Path::new("/")).unwrap().into_iter().collect()
 }
 
 fn cgroups() -> BTreeSet<PathBuf> {

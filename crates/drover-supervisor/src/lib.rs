@@ -31,7 +31,7 @@ pub use cgroup::{ContainerGroup, Usage, container_group, entrances, join_shims, 
 pub use container::ContainerProcess;
 pub use launch::short_path;
 pub use logs::{HeldFifos, hold_fifos, remove_fifos};
-pub use mounts::{is_mount_point, unmount_below};
+pub use mounts::{is_mount_point, mounts_below, unmount_below};
 pub use sandbox::{
     CAPABILITIES, EnterPlan, FirstArgument, Word, held_capabilities, is_limit, missing_mounts, permitted_calls,
 };

@@ -13,16 +13,21 @@ pub fn unmount_below(root: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let mut points = mount_points(&fs::read_to_string("/proc/self/mountinfo")?);
-    points.retain(|point| point.starts_with(&root) && *point != root);
-    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
-    for point in points {
+    for point in mounts_below(&root)? {
         match rustix::mount::unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Where something is mounted below a directory, which is given as the kernel knows it; the deepest first.
+pub fn mounts_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut points = mount_points(&fs::read_to_string("/proc/self/mountinfo")?);
+    points.retain(|point| point.starts_with(root) && *point != root);
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    Ok(points)
 }
 
 /// Whether something is mounted at this place.

@@ -4,7 +4,7 @@
 //! `up` starts the same allocations again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -12,7 +12,6 @@ use drover_testkit::containerd;
 use drover_testkit::control_plane::Role;
 use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::Progress;
-use rustix::mount::{UnmountFlags, unmount};
 
 use super::layout::Layout;
 use super::state::State;
@@ -57,9 +56,9 @@ pub(super) async fn stop_all(state: &State, layout: &Layout, tasks: Tasks, progr
         }
     }
     if tasks == Tasks::End
-        && let Err(error) = unmount_all(&layout.root)
+        && let Err(error) = drover_supervisor::unmount_below(&layout.root)
     {
-        failures.push(format!("{error:#}"));
+        failures.push(format!("unmounting what is below {}: {error}", layout.root.display()));
     }
     if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("; ")) }
 }
@@ -132,39 +131,9 @@ fn leftover_tasks(alloc_dir: &Path) -> Vec<ProcessId> {
         .collect()
 }
 
-/// Unmounts everything below a folder, the deepest first.
-fn unmount_all(folder: &Path) -> Result<()> {
-    let table = fs::read_to_string("/proc/self/mountinfo").context("reading the table of mounts")?;
-    for point in mounts_below(&table, folder) {
-        unmount(&point, UnmountFlags::DETACH).with_context(|| format!("unmounting {}", point.display()))?;
-    }
-    Ok(())
-}
-
-fn mounts_below(table: &str, folder: &Path) -> Vec<PathBuf> {
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(|point| PathBuf::from(unescape(point)));
-    let mut below: Vec<PathBuf> = points.filter(|point| point.starts_with(folder) && point != folder).collect();
-    below.reverse();
-    below
-}
-
-/// The kernel writes blanks, tabs, line ends and backslashes of a path as three octal digits.
-fn unescape(path: &str) -> String {
-    path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_deepest_mount_comes_first_and_neighbours_are_left() {
-        let table = "22 1 0:21 / / rw - ext4 /dev/sda rw\n30 22 0:30 / /data/x rw - tmpfs t rw\n31 30 0:31 / /data/x/my\\040dir rw - tmpfs t rw\n32 22 0:32 / /data-other rw - tmpfs t rw\n";
-        assert_eq!(
-            mounts_below(table, Path::new("/data")),
-            [PathBuf::from("/data/x/my dir"), PathBuf::from("/data/x")]
-        );
-    }
 
     #[test]
     fn only_processes_with_our_folder_in_their_environment_are_tasks() {
