@@ -100,7 +100,7 @@ async fn what_is_written_under_the_chart_before_and_the_present_one_is_read_unde
     let mut ignoring = job.clone();
     ignoring["metadata"]["name"] = json!("old");
     ignoring["spec"]["update"] = json!({ "stagger": "30s" });
-    ignoring["spec"]["groups"][0]["services"] = json!([{ "name": "web", "addressMode": "driver" }]);
+    ignoring["spec"]["groups"][0]["services"] = json!([{ "name": "web", "meta": { "a": "b" } }]);
     cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], Some(&ignoring.to_string())).expect("applied");
     apply_status(&cluster, &status).expect("a status of the version before");
     assert_eq!(column(&cluster, "REASON"), None);
@@ -127,7 +127,7 @@ async fn what_is_written_under_the_chart_before_and_the_present_one_is_read_unde
     ignoring["spec"]["groups"][0]["services"][0]["name"] = json!("site");
     let refused = cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], Some(&ignoring.to_string()));
     let refused = refused.expect_err("refused");
-    assert!(refused.contains("alloc_ipv6 are not acted on by this version"), "{refused}");
+    assert!(refused.contains("address and meta are not acted on by this version"), "{refused}");
     controller.kill();
 
     helm_does(&cluster, &["rollback", "drover", "1", "--timeout", "60s"]).await;
