@@ -19,6 +19,16 @@ string_enum! {
     }
 }
 
+impl NetworkMode {
+    /// Whether the allocation has a network of its own, with an address.
+    pub fn is_own(self) -> bool {
+        match self {
+            Self::Bridge | Self::Cni => true,
+            Self::Host | Self::None => false,
+        }
+    }
+}
+
 /// A network that a group asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

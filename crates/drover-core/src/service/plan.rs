@@ -364,8 +364,8 @@ impl<'a> Planning<'a> {
     /// Where a port that the allocation holds is reached; none without a number or an address.
     fn reached(&self, held: &AllocatedPort, mode: Option<AddressMode>) -> Option<ServicePort> {
         let is_own = is_own(mode);
-        let inside = if is_own && held.to > 0 { held.to } else { held.value };
-        let number = u16::try_from(inside).ok().filter(|number| *number > 0)?;
+        let number = if is_own { environment::port_inside(held) } else { held.value };
+        let number = u16::try_from(number).ok().filter(|number| *number > 0)?;
         let ip = if is_own { self.own_ip(mode) } else { held.host_ip.clone() };
         (is_own || !ip.is_empty()).then(|| ServicePort { label: held.label.clone(), number, ip, is_own })
     }

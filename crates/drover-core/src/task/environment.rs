@@ -320,7 +320,7 @@ fn add_network(env: &mut BTreeMap<String, String>, ports: &[AllocatedPort], netw
 }
 
 /// The number that a task listens on.
-fn port_inside(port: &AllocatedPort) -> i64 {
+pub(crate) fn port_inside(port: &AllocatedPort) -> i64 {
     if port.to > 0 { port.to } else { port.value }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::GoDuration;
 use drover_api::group::Group;
-use drover_api::network::{Network, NetworkMode, Port};
+use drover_api::network::Port;
 use drover_api::service::{AddressMode, Check, CheckType, OnUpdate, Service, ServiceProvider};
 use drover_api::task::Task;
 
@@ -117,11 +117,15 @@ impl Violations {
     /// An allocation without a network of its own has no address there (`spec/agent.md` 8.1).
     fn own_network(&mut self, field: At<'_>, group: &Group, mode: Option<AddressMode>) {
         let Some(mode) = mode.filter(|mode| is_own(Some(*mode))) else { return };
-        let is_there = |network: &Network| matches!(network.mode, NetworkMode::Bridge | NetworkMode::Cni);
         let message = format_args!(
             "{mode} is an address of the allocation's own network, and the group has none; give its network mode bridge or cni, or take host"
         );
-        self.when(!group.networks.first().is_some_and(is_there), "ServiceAddressMode", field, message);
+        self.when(
+            !group.networks.first().is_some_and(|network| network.mode.is_own()),
+            "ServiceAddressMode",
+            field,
+            message,
+        );
     }
 
     fn port_label(&mut self, field: At<'_>, group: &Group, label: &str, mode: Option<AddressMode>) {

@@ -60,7 +60,7 @@ impl Violations {
         let first = group.networks.first().map(|network| network.mode);
         for (n, network) in group.networks.iter().enumerate() {
             let at = format_args!("{at}.networks[{n}]");
-            let has_own = matches!(network.mode, NetworkMode::Bridge | NetworkMode::Cni);
+            let has_own = network.mode.is_own();
             for (field, is_given) in [("dns", network.dns.is_some()), ("hostname", !network.hostname.is_empty())] {
                 let message = format_args!(
                     "is for modes bridge and cni, not for {}, whose tasks have that of their node; remove it, or change mode",

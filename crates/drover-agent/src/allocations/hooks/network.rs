@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use drover_api::network::NetworkMode;
-
 use super::hook_error::AllocHookError;
 use crate::allocations::plan::AllocPlan;
 use crate::drivers::FsIsolation;
@@ -16,8 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), AllocHookError> {
     let Some(network) = plan.group.networks.first() else { return Ok(()) };
-    let has_none = matches!(network.mode, NetworkMode::Host | NetworkMode::None);
-    if has_none || !plan.env.machine.networks.are_real() {
+    if !network.mode.is_own() || !plan.env.machine.networks.are_real() {
         return Ok(());
     }
     let allocation = plan.wanted.borrow().allocation.clone();
