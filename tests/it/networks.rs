@@ -236,9 +236,16 @@ async fn a_service_of_an_allocations_own_network_is_checked_and_registered_there
     };
     let before = node.until(&name, "found in its network", is_well).await;
     assert_eq!(address(&before), "172.26.64.2");
-    // The next agent plans them before it has its networks again.
+    // The next agent plans them before it has its networks again, and what was found holds.
     node.kill_agent();
     node.start_agent();
+    let task = json!({ "name": "t", "driver": "exec", "config": { "command": "sleep", "args": ["1000"] } });
+    node.job("later", JobType::Service, json!({ "tasks": [task], "networks": [{ "mode": "none" }] })).await;
+    let portless = AllocatedResources { ports: Vec::new(), ..resources(1, &["t"]) };
+    node.running(&node.place("later", 0, portless).await).await;
+    let after = node.allocs().get(&name).await.expect("the allocation");
+    let checks = |it: &Allocation| it.status.clone().unwrap_or_default().checks;
+    assert_eq!((found(&after), checks(&after)), (found(&before), checks(&before)));
     let supervisor = ProcessId::of(node.supervisor_pid()).expect("a supervisor");
     let is_server = |process: &ProcessId| process.words().iter().any(|word| word == "http.server");
     let server = supervisor.descendants().into_iter().find(is_server).expect("the server");

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use drover_api::Allocation;
 use drover_api::allocation::{NetworkStatus, TaskRunState};
-use drover_api::network::{Network, NetworkMode};
 use drover_core::service::{
     self, CheckAnswer, CheckRestart, PlannedService, ProbeStart, ServiceError, ServiceStates, TaskSeen,
 };
@@ -64,9 +63,8 @@ struct Source {
 }
 
 impl Source {
-    fn planned(&mut self) -> Result<Vec<PlannedService>, ServiceError> {
+    fn planned(&self) -> Result<Vec<PlannedService>, ServiceError> {
         let Wanted { allocation, job, group, .. } = &self.wanted;
-        self.network = self.networks.of(&self.uid).map(|network| network.status());
         let mut allocation = Allocation::clone(allocation);
         allocation.status.get_or_insert_default().network.clone_from(&self.network);
         service::planned(&allocation, job, group)
@@ -74,9 +72,17 @@ impl Source {
 
     /// Whether their allocation has a network of its own that they were not planned with.
     fn lacks_network(&self) -> bool {
-        let is_own = |network: &Network| matches!(network.mode, NetworkMode::Bridge | NetworkMode::Cni);
-        let has_own = self.networks.are_real() && self.wanted.group.networks.first().is_some_and(is_own);
-        has_own && self.network.is_none()
+        let has_own = self.wanted.group.networks.first().is_some_and(|network| network.mode.is_own());
+        has_own && self.networks.are_real() && self.network.is_none()
+    }
+
+    /// Looks whether a network that is lacking was made.
+    fn finds_network(&mut self) -> bool {
+        if self.lacks_network() {
+            self.network = self.networks.of(&self.uid).map(|network| network.status());
+            return self.network.is_some();
+        }
+        false
     }
 }
 
@@ -100,9 +106,12 @@ impl ServiceWatch {
         let wanted = plan.wanted.borrow().clone();
         let wanted = Wanted { job: Arc::clone(&plan.job), group: Arc::clone(&plan.group), ..wanted };
         let networks = plan.env.machine.networks.clone();
-        let mut source = Source { wanted, networks, uid: plan.uid.clone(), network: None };
+        let reported = reported.filter(|_| !plan.restored.is_empty());
+        // It keeps its address over the agent's restart, and what checks found there holds.
+        let network = reported.and_then(|report| report.network.clone());
+        let source = Source { wanted, networks, uid: plan.uid.clone(), network };
         let mut states = ServiceStates::new(source.planned().unwrap_or_default());
-        if let Some(report) = reported.filter(|_| !plan.restored.is_empty()) {
+        if let Some(report) = reported {
             states.resume(&report.services, &report.checks, &seen(tasks), plan.env.clock.now());
         }
         let ready = ready(&states);
@@ -118,7 +127,7 @@ impl ServiceWatch {
     /// Takes in how the tasks fare, and begins the probes of what was registered. Returns each service that became
     /// ready, or is not any more.
     pub(super) fn follow(&mut self, tasks: &TaskStates, now: Timestamp) -> Vec<(String, bool)> {
-        if self.source.lacks_network() {
+        if self.source.finds_network() {
             self.plan_again(now);
         }
         self.states.observe(&seen(tasks), now);
