@@ -118,7 +118,10 @@ enum Role {
     },
     /// Makes the first process of a container, and outlives the agent meanwhile. Started by the agent.
     #[command(hide = true)]
-    MakeContainer,
+    MakeContainer {
+        /// Below which control group those are that look after containers.
+        cgroup_base: String,
+    },
 }
 
 /// What the agent is told by its pod.
@@ -186,7 +189,7 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
             drover_supervisor::raise_open_files();
             drover_forwarder::run(&socket)?;
         }
-        Role::MakeContainer => drover_agent::make_container()?,
+        Role::MakeContainer { cgroup_base } => drover_agent::make_container(&cgroup_base)?,
         Role::Enter => return drover_supervisor::enter(),
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {
             drover_supervisor::run(&state_dir, &alloc_dir, open_files, resume)?;

@@ -241,7 +241,9 @@ impl ContainerDriver {
             }
         };
         drop(fifos);
-        match self.node.api.start_task(id).await {
+        let begun = self.node.api.start_task(id).await;
+        self.node.maker.begin_next();
+        match begun {
             Ok(()) => Ok(running),
             Err(error) => {
                 self.undo(&request.id, running).await;

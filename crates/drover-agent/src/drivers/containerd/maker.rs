@@ -2,14 +2,20 @@
 //! agent: containerd breaks off what its caller has left, and the one that looks after the container then waits for a
 //! reader of its output that never comes.
 //!
-//! The order is a file, the helper's standard input. It is locked while the helper lives, so the next agent knows
-//! whether a start is still under way.
+//! The order is a file, which the helper is given over its standard input, a socket. It is locked until the helper has
+//! ended, so the next agent knows whether a start is still under way.
+//!
+//! A helper begins before there is an order: to move it into another control group takes as long as the kernel needs
+//! until no processor looks at groups any more.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,8 +23,13 @@ use drover_containerd::{CallError, Containerd, NewTask};
 use drover_supervisor::protocol::LogSpec;
 use drover_supervisor::{hold_fifos, join_shims};
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
+};
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{ChildStdout, Command};
 
 /// So often a container is made again whose shim was ending, and the pause before.
 const SHIM_TRIES: u32 = 20;
@@ -32,7 +43,6 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 struct MakeOrder {
     address: PathBuf,
     namespace: String,
-    cgroup_base: String,
     /// Whose FIFOs must have a reader until the runtime has opened them.
     logs: Option<LogSpec>,
     task: NewTask,
@@ -45,11 +55,14 @@ pub(super) struct Maker {
     namespace: &'static str,
     cgroup_base: String,
     orders: PathBuf,
+    /// The next start's, once there was one.
+    next: Mutex<Option<Helper>>,
 }
 
 impl Maker {
     pub(super) fn new(address: &Path, namespace: &'static str, cgroup_base: &str, orders: PathBuf) -> Self {
-        Self { address: address.to_owned(), namespace, cgroup_base: cgroup_base.to_owned(), orders }
+        let (address, cgroup_base) = (address.to_owned(), cgroup_base.to_owned());
+        Self { address, namespace, cgroup_base, orders, next: Mutex::new(None) }
     }
 
     /// Makes the first process, which waits for its start, and returns its pid. Goes on when it is dropped.
@@ -57,40 +70,51 @@ impl Maker {
     /// # Errors
     /// What containerd or the helper says.
     pub(super) async fn make(&self, task: NewTask, logs: Option<LogSpec>) -> Result<u32, String> {
-        let order = self.orders.join(&task.id);
-        let output = self.begin(&order, task, logs).map_err(|error| format!("droverd make-container: {error}"))?;
-        let output = output.await.map_err(|error| format!("droverd make-container: {error}"))?;
-        if let Err(error) = std::fs::remove_file(&order) {
-            tracing::debug!(error = %error, order = %order.display(), "the order of a container is taken away later");
+        let of_helper = |error: io::Error| format!("droverd make-container: {error}");
+        let path = self.orders.join(&task.id);
+        let order = self.write(&path, task, logs).map_err(of_helper)?;
+        let answer = self.give(&order).map_err(of_helper)?;
+        // Its lock is the helper's now.
+        drop(order);
+        let mut line = Vec::new();
+        BufReader::new(answer).read_until(b'\n', &mut line).await.map_err(of_helper)?;
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(error = %error, order = %path.display(), "the order of a container is taken away later");
         }
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|_| Err(format!("droverd make-container ended with {}", output.status)))
+        serde_json::from_slice(&line).unwrap_or_else(|_| Err("droverd make-container ended early".to_owned()))
     }
 
-    fn begin(
-        &self,
-        path: &Path,
-        task: NewTask,
-        logs: Option<LogSpec>,
-    ) -> io::Result<impl Future<Output = io::Result<std::process::Output>> + use<>> {
+    /// Writes an order down, and locks it.
+    fn write(&self, path: &Path, task: NewTask, logs: Option<LogSpec>) -> io::Result<File> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.orders)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0)?;
-        let order = MakeOrder {
-            address: self.address.clone(),
-            namespace: self.namespace.to_owned(),
-            cgroup_base: self.cgroup_base.clone(),
-            logs,
-            task,
-        };
+        let order = MakeOrder { address: self.address.clone(), namespace: self.namespace.to_owned(), logs, task };
         serde_json::to_writer(&file, &order)?;
         file.rewind()?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("make-container").env_clear().current_dir("/").stdin(Stdio::from(file)).stdout(Stdio::piped());
-        let helper = command.spawn()?;
-        Ok(helper.wait_with_output())
+        Ok(file)
+    }
+
+    /// Gives an order to the helper that waits, or to a new one; its answer comes as a line.
+    fn give(&self, order: &File) -> io::Result<ChildStdout> {
+        let waiting = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Ok(answer)) = waiting.map(|helper| helper.take(order)) {
+            return Ok(answer);
+        }
+        Helper::begin(&self.cgroup_base)?.take(order)
+    }
+
+    /// Has a helper wait for the next start.
+    pub(super) fn begin_next(&self) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if next.is_none() {
+            match Helper::begin(&self.cgroup_base) {
+                Ok(helper) => *next = Some(helper),
+                Err(error) => tracing::debug!(error = %error, "the next container's helper begins with its start"),
+            }
+        }
     }
 
     /// Waits until no helper makes the container, whichever agent has started it.
@@ -117,17 +141,49 @@ impl Maker {
     }
 }
 
-/// The helper: reads its order, leaves the agent's control group, and answers on its standard output.
+/// A helper without an order. It ends when this is dropped, or with the agent.
+#[derive(Debug)]
+struct Helper {
+    orders: OwnedFd,
+    answer: ChildStdout,
+}
+
+impl Helper {
+    fn begin(cgroup_base: &str) -> io::Result<Self> {
+        let (orders, input) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["make-container", cgroup_base]).env_clear().current_dir("/");
+        let mut helper = command.stdin(Stdio::from(input)).stdout(Stdio::piped()).spawn()?;
+        let answer = helper.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Self { orders, answer })
+    }
+
+    fn take(self, order: &File) -> io::Result<ChildStdout> {
+        let files = [order.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        with.push(SendAncillaryMessage::ScmRights(&files));
+        rustix::net::sendmsg(&self.orders, &[IoSlice::new(&[0])], &mut with, SendFlags::NOSIGNAL)?;
+        Ok(self.answer)
+    }
+}
+
+/// The helper: leaves the agent's control group, waits for its order, and answers with a line on its standard output.
+/// It ends without a word when no order comes.
 ///
 /// # Errors
 /// When the order cannot be read, or there is no agent any more to answer to.
-pub fn make_container() -> anyhow::Result<()> {
-    let mut order = String::new();
-    io::stdin().lock().read_to_string(&mut order).context("reading the order")?;
-    let order: MakeOrder = serde_json::from_str(&order).context("reading the order")?;
-    if let Err(error) = join_shims(&order.cgroup_base, std::process::id()) {
+pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
+    if let Err(error) = join_shims(cgroup_base, std::process::id()) {
         tracing::debug!(error = %error, "the helper stays in the agent's control group");
     }
+    let Some(mut file) = receive().context("waiting for the order")? else {
+        return Ok(());
+    };
+    let mut order = String::new();
+    file.read_to_string(&mut order).context("reading the order")?;
+    let order: MakeOrder = serde_json::from_str(&order).context("reading the order")?;
     let held = order.logs.as_ref().map(hold_fifos).transpose();
     let made: Result<u32, String> = match held {
         Ok(_held) => {
@@ -136,9 +192,22 @@ pub fn make_container() -> anyhow::Result<()> {
         }
         Err(error) => Err(format!("its output cannot be collected: {error}")),
     };
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &made).context("answering")?;
-    out.flush().context("answering")
+    let mut answer = serde_json::to_vec(&made).context("answering")?;
+    answer.push(b'\n');
+    io::stdout().lock().write_all(&answer).context("answering")
+}
+
+/// Waits for an order; none comes from an agent that has ended.
+fn receive() -> io::Result<Option<File>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    rustix::net::recvmsg(io::stdin(), &mut [IoSliceMut::new(&mut byte)], &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    let file = with.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok(file.map(File::from))
 }
 
 /// Makes the first process. The one that looked after the allocation's last container may be ending just now.
