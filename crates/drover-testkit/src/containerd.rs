@@ -204,12 +204,14 @@ fn shims(folder: &Path) -> Vec<ProcessId> {
 /// # Errors
 /// When one cannot be killed.
 pub fn end_containers(folder: &Path) -> Result<()> {
-    for shim in shims(folder) {
-        let below = shim.descendants();
-        for process in below.into_iter().chain([shim]) {
-            process.signal(Signal::KILL).context("killing a container")?;
-            process.wait_gone_blocking(END_TIMEOUT).context("waiting for a container")?;
-        }
+    let with_below = |shim: ProcessId| shim.descendants().into_iter().chain([shim]);
+    let processes: Vec<ProcessId> = shims(folder).into_iter().flat_map(with_below).collect();
+    // All before the first one is waited for: the kernel takes its time to end a container.
+    for process in &processes {
+        process.signal(Signal::KILL).context("killing a container")?;
+    }
+    for process in processes {
+        process.wait_gone_blocking(END_TIMEOUT).context("waiting for a container")?;
     }
     Ok(())
 }

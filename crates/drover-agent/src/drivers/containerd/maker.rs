@@ -5,12 +5,14 @@
 //! The order is a file, which the helper is given over its standard input, a socket. It is locked until the helper has
 //! ended, so the next agent knows whether a start is still under way.
 //!
-//! A helper begins before there is an order: to move it into another control group takes as long as the kernel needs
-//! until no processor looks at groups any more.
+//! Moving a process into another control group takes as long as the kernel needs until no processor looks at groups any
+//! more, often 10 ms, unless another move has just waited for that. So a helper begins before there is an order, and
+//! moves once more beside its request: what containerd moves meanwhile then need not wait.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
+use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -30,10 +32,16 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{ChildStdout, Command};
+use tokio::sync::Semaphore;
 
 /// So often a container is made again whose shim was ending, and the pause before.
 const SHIM_TRIES: u32 = 20;
 const SHIM_PAUSE: Duration = Duration::from_millis(50);
+/// So many containers are made at once for each processor. A runtime that is asked for one beside many others finds the
+/// allocation's shim too slow to answer, and starts a second one.
+const AT_ONCE: usize = 2;
+/// One that takes longer waits for something, as a volume that does not answer, and must not keep others waiting.
+const LONG: Duration = Duration::from_secs(2);
 /// How often a lock is tried.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -57,12 +65,14 @@ pub(super) struct Maker {
     orders: PathBuf,
     /// The next start's, once there was one.
     next: Mutex<Option<Helper>>,
+    at_once: Semaphore,
 }
 
 impl Maker {
     pub(super) fn new(address: &Path, namespace: &'static str, cgroup_base: &str, orders: PathBuf) -> Self {
         let (address, cgroup_base) = (address.to_owned(), cgroup_base.to_owned());
-        Self { address, namespace, cgroup_base, orders, next: Mutex::new(None) }
+        let at_once = AT_ONCE * std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self { address, namespace, cgroup_base, orders, next: Mutex::new(None), at_once: Semaphore::new(at_once) }
     }
 
     /// Makes the first process, which waits for its start, and returns its pid. Goes on when it is dropped.
@@ -73,11 +83,19 @@ impl Maker {
         let of_helper = |error: io::Error| format!("droverd make-container: {error}");
         let path = self.orders.join(&task.id);
         let order = self.write(&path, task, logs).map_err(of_helper)?;
+        let turn = self.at_once.acquire().await;
         let answer = self.give(&order).map_err(of_helper)?;
         // Its lock is the helper's now.
         drop(order);
-        let mut line = Vec::new();
-        BufReader::new(answer).read_until(b'\n', &mut line).await.map_err(of_helper)?;
+        let (mut line, mut answer) = (Vec::new(), BufReader::new(answer));
+        let mut answered = std::pin::pin!(answer.read_until(b'\n', &mut line));
+        let in_time = tokio::time::timeout(LONG, &mut answered).await;
+        drop(turn);
+        match in_time {
+            Ok(answered) => answered,
+            Err(_) => answered.await,
+        }
+        .map_err(of_helper)?;
         if let Err(error) = std::fs::remove_file(&path) {
             tracing::debug!(error = %error, order = %path.display(), "the order of a container is taken away later");
         }
@@ -184,6 +202,8 @@ pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
     let mut order = String::new();
     file.read_to_string(&mut order).context("reading the order")?;
     let order: MakeOrder = serde_json::from_str(&order).context("reading the order")?;
+    let base = cgroup_base.to_owned();
+    let moves = std::thread::spawn(move || join_shims(&base, std::process::id()));
     let held = order.logs.as_ref().map(hold_fifos).transpose();
     let made: Result<u32, String> = match held {
         Ok(_held) => {
@@ -194,7 +214,12 @@ pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
     };
     let mut answer = serde_json::to_vec(&made).context("answering")?;
     answer.push(b'\n');
-    io::stdout().lock().write_all(&answer).context("answering")
+    io::stdout().lock().write_all(&answer).context("answering")?;
+    match moves.join() {
+        Ok(Err(error)) => tracing::debug!(error = %error, "the helper did not move once more"),
+        Ok(Ok(())) | Err(_) => {}
+    }
+    Ok(())
 }
 
 /// Waits for an order; none comes from an agent that has ended.
