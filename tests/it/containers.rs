@@ -5,7 +5,7 @@ use drover_api::allocation::{ClientStatus, TaskEventType as E};
 use drover_api::job::JobType;
 use drover_socket::client::Reply;
 use drover_socket::protocol::{Answer, Input, Request, TtySize};
-use drover_testkit::process::Signal;
+use drover_testkit::process::{ProcessId, Signal};
 use kube::Api;
 use serde_json::{Value, json};
 
@@ -191,24 +191,63 @@ fn waiting_runc(dir: &std::path::Path) -> std::path::PathBuf {
     path
 }
 
+/// Processes of the agent that make containers.
+fn helpers(agent: u32) -> Vec<ProcessId> {
+    let agent = ProcessId::of(i32::try_from(agent).expect("a pid"));
+    let below = agent.map(ProcessId::descendants).unwrap_or_default();
+    below.into_iter().filter(|process| process.words().iter().any(|word| word == "make-container")).collect()
+}
+
 #[tokio::test]
 async fn b_009_a_container_that_is_being_made_when_the_agent_dies_is_made_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = format!(", runc: {}", waiting_runc(dir.path()).display());
     let mut world = ContainerNode::start_with("c-making", &settings).await;
-    let name = world.run("web", JobType::Service, json!([script("echo begun; sleep 1000")])).await;
-    let made = || std::fs::read_to_string(dir.path().join("made")).unwrap_or_default();
-    eventually("a container on its way", || !made().is_empty()).await;
+    let (made, go) = (dir.path().join("made"), dir.path().join("go"));
+    let n_made = || std::fs::read_to_string(&made).unwrap_or_default().lines().count();
+    // The first one's helper begins with it, the other's has waited for it.
+    for has_waited in [false, true] {
+        if has_waited {
+            let name = world.run("before", JobType::Service, json!([script("sleep 1000")])).await;
+            world.node.running(&name).await;
+            world.node.stop(&name).await;
+            world.node.ended(&name).await;
+            let agent = world.node.agent_pid();
+            eventually("a helper waits", || helpers(agent).len() == 1).await;
+            eventually("nothing is left", || world.is_empty()).await;
+            std::fs::remove_file(&go).expect("removed");
+        }
+        let (job, n_before) = (format!("web-{has_waited}"), n_made());
+        let waiting = helpers(world.node.agent_pid());
+        let name = world.run(&job, JobType::Service, json!([script("echo begun; sleep 1000")])).await;
+        eventually("a container on its way", || n_made() > n_before).await;
+        let making = helpers(world.node.agent_pid());
+        assert!(waiting.is_empty() || making == waiting, "{making:?} after {waiting:?}");
+        world.node.kill_agent();
+        world.node.start_agent();
+        world.node.registered().await;
+        std::fs::write(&go, "").expect("a word");
+        let running = world.node.running(&name).await;
+        eventually("its output", || world.node.log_of(&running, "t.stdout.0").contains("begun")).await;
+        assert_eq!((n_made(), world.containers().len(), world.containerd.shims().len()), (n_before + 1, 1, 1));
+        world.node.stop(&name).await;
+        world.node.ended(&name).await;
+        eventually("nothing is left", || world.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_helper_that_waits_ends_with_its_agent() {
+    let mut world = ContainerNode::start("c-helper").await;
+    let name = world.run("web", JobType::Service, json!([script("sleep 1000")])).await;
+    world.node.running(&name).await;
+    let agent = world.node.agent_pid();
+    eventually("a helper waits", || helpers(agent).len() == 1).await;
+    let helper = helpers(agent)[0];
     world.node.kill_agent();
+    eventually("it has ended", || !helper.is_alive()).await;
     world.node.start_agent();
     world.node.registered().await;
-    std::fs::write(dir.path().join("go"), "").expect("a word");
-    let running = world.node.running(&name).await;
-    eventually("its output", || world.node.log_of(&running, "t.stdout.0").contains("begun")).await;
-    assert_eq!((made().as_str(), world.containers().len(), world.containerd.shims().len()), ("made\n", 1, 1));
-    world.node.stop(&name).await;
-    world.node.ended(&name).await;
-    eventually("nothing is left", || world.is_empty()).await;
 }
 
 #[tokio::test]

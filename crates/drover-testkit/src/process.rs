@@ -124,7 +124,6 @@ impl ProcessId {
         Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND))
     }
 
-    /// Opens a handle on this very process; none when it has ended.
     /// The processes that it started, those that they started, and so on, whatever namespaces they are in. One that
     /// begins meanwhile may be left out.
     pub fn descendants(self) -> Vec<Self> {
@@ -141,6 +140,7 @@ impl ProcessId {
         found
     }
 
+    /// Opens a handle on this very process; none when it has ended.
     fn pidfd(self) -> io::Result<Option<OwnedFd>> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         match pidfd_open(pid, PidfdFlags::empty()) {
