@@ -16,7 +16,7 @@ use drover_testkit::documents::{Document, commands};
 use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::Progress;
 use drover_testkit::shell::Shell;
-use drover_testkit::{cargo, cluster, image};
+use drover_testkit::{cargo, cluster, containerd, image};
 use serde_json::{Value, json};
 
 /// What a warm start may take, also right after a `down`.
@@ -311,11 +311,7 @@ fn shown_until(child: &mut Child, wanted: &str) -> ChildStdout {
 fn run_containers(data: &Path) -> Vec<ProcessId> {
     let programs = cluster::node_programs(&Progress::silent()).unwrap();
     let socket = data.join("containerd/c.sock");
-    let ctr = |args: &[&str]| {
-        let mut ctr = Command::new(programs.join("ctr"));
-        ctr.args(["--namespace", "drover.dev", "--address"]).arg(&socket).args(args);
-        succeeds(&ctr.output().unwrap())
-    };
+    let ctr = |args: &[&str]| containerd::ctr(&programs, &socket, "drover.dev", args).unwrap();
     let archive = data.join("pause.tar");
     image::archive_of("example.com/pause:1", "pause", &programs.join("pause"), &archive).unwrap();
     ctr(&["images", "import", "--local", archive.to_str().unwrap()]);

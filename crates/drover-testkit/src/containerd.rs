@@ -132,12 +132,7 @@ address = "{}"
     /// # Errors
     /// With what it says.
     pub fn ctr_in(&self, namespace: &str, args: &[&str]) -> Result<String> {
-        let mut command = Command::new(self.programs.join("ctr"));
-        command.arg("--address").arg(self.socket()).args(["--namespace", namespace]).args(args);
-        let output = command.env("PATH", self.path()).stdin(Stdio::null()).output().context("running ctr")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "ctr {}: {}", args.join(" "), said.trim());
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        ctr(&self.programs, &self.socket(), namespace, args)
     }
 
     /// The processes that look after containers.
@@ -197,6 +192,19 @@ fn shims(folder: &Path) -> Vec<ProcessId> {
         words.iter().any(|word| word.contains("containerd-shim")) && words.contains(&socket)
     };
     ProcessId::all().filter(is_shim).collect()
+}
+
+/// Runs the `ctr` of this folder for a containerd in a namespace.
+///
+/// # Errors
+/// With what it says.
+pub fn ctr(programs: &Path, socket: &Path, namespace: &str, args: &[&str]) -> Result<String> {
+    let mut command = Command::new(programs.join("ctr"));
+    command.arg("--address").arg(socket).args(["--namespace", namespace]).args(args).stdin(Stdio::null());
+    let output = command.output().context("running ctr")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ctr {}: {}", args.join(" "), said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Kills the containers of one in this absolute folder, whether it runs or not.

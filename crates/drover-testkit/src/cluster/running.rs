@@ -20,6 +20,7 @@ use super::init::KUBELETS;
 use super::network::NetworkNamespace;
 use super::plan::{NodePlan, ProxyPlan};
 use super::{cgroups, init, programs, service_network, settings};
+use crate::containerd::ctr;
 use crate::control_plane::{
     Account, Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
 };
@@ -353,12 +354,7 @@ impl Cluster {
     /// When there is no such node; with what `ctr` says when it fails.
     pub fn ctr(&self, name: &str, args: &[&str]) -> Result<String> {
         let (plan, _) = self.node(name)?;
-        let mut command = Command::new(plan.programs.join("ctr"));
-        command.arg("--address").arg(plan.socket()).args(["--namespace", CONTAINERS]).args(args);
-        let output = command.output().context("running ctr")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "ctr {}: {}", args.join(" "), said.trim());
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        ctr(&plan.programs, &plan.socket(), CONTAINERS, args)
     }
 
     /// Runs a command on a node, as a person who is logged in there would.
