@@ -17,7 +17,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::cli::{drover, person};
-use crate::cluster::{Cluster, Settings, client_status, job, shared};
+use crate::cluster::{Cluster, Settings, client_status, condition, job, shared};
 
 /// The generations of all objects that a command could change; the controller writes statuses meanwhile.
 async fn stored(cluster: &Cluster, ns: &str) -> BTreeMap<String, Option<i64>> {
@@ -377,4 +377,56 @@ async fn five_hundred_roll_outs_share_the_watches_and_what_is_no_news_of_health_
     assert_eq!(touched(&quiet.0, &after.0), [last], "and what the verdict changed");
     assert_eq!(quiet.1, before.1, "{updates} updates that say nothing of health were evaluated");
     assert!(after.1 - quiet.1 <= 2, "{} evaluations for one verdict", after.1 - quiet.1);
+}
+
+/// D-088 on a real API server, twenty times: what replaces a failed allocation falls due when its version's deadline
+/// has passed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_reverts_while_a_replacement_is_due_are_tracked_to_their_end() {
+    const JOBS: usize = 20;
+    let (cluster, ns) = (shared(), "due");
+    cluster.namespace(ns).await;
+    let fields = json!({
+        "update": { "maxParallel": 1, "minHealthyTime": "1s", "healthyDeadline": "10s", "progressDeadline": "15s",
+            "autoRevert": true },
+        "reschedule": { "delay": "5s", "delayFunction": "constant", "unlimited": true },
+        "restart": { "attempts": 0, "interval": "1m", "delay": "1s", "mode": "fail" },
+    });
+    let name = |n: usize| format!("web-{n}");
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), ns);
+    let of_version = async |version: i64, phase: DeploymentPhase| {
+        let mut found = deployments.list(&ListParams::default()).await.expect("deployments").items;
+        found.retain(|one| {
+            one.spec.job_version == version && one.status.as_ref().is_some_and(|status| status.phase == phase)
+        });
+        found
+    };
+    for (version, script) in [(0, "exec sleep 1000"), (1, "exit 1")] {
+        for n in 0..JOBS {
+            cluster.apply(ns, &job(&name(n), 2, &fields, script));
+        }
+        let phase = if version == 0 { DeploymentPhase::Successful } else { DeploymentPhase::Failed };
+        let all_ended = async || of_version(version, phase).await.len() == JOBS;
+        cluster.eventually(&format!("version {version} is {phase:?}"), all_ended).await;
+    }
+    let restored = async || of_version(2, DeploymentPhase::Successful).await.len() == JOBS;
+    cluster.eventually("the version that is restored has a deployment, which succeeds", restored).await;
+    let (restored, allocs) = (of_version(2, DeploymentPhase::Successful).await, cluster.allocs(ns).await);
+    for n in 0..JOBS {
+        let name = name(n);
+        let job = cluster.jobs(ns).get(&name).await.expect("the job");
+        let reverted = condition(&job, JobConditionType::Reverted).map(|(status, _)| status);
+        assert_eq!(reverted.as_deref(), Some("True"), "{name}");
+        let deployment = restored.iter().find(|one| one.spec.job_name == name).expect("a deployment");
+        let live: Vec<&Allocation> = allocs
+            .iter()
+            .filter(|one| one.spec.job_name == name && one.spec.desired_status == DesiredStatus::Run)
+            .filter(|one| client_status(one) == ClientStatus::Running)
+            .collect();
+        assert_eq!(live.len(), 2, "{name}");
+        for alloc in live.into_iter().filter(|one| one.spec.job_version != 0) {
+            assert_eq!(alloc.spec.job_version, 2, "{name}");
+            assert_eq!(Some(&alloc.spec.deployment_name), deployment.metadata.name.as_ref(), "{name}");
+        }
+    }
 }
