@@ -316,7 +316,9 @@ impl GroupPass<'_> {
             let is_older = alloc.job_uid != self.job.uid || alloc.job_version < self.job.version;
             is_older && update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current
         };
-        let outcome = reconnect::decide(self.view, self.job, self.group, back, is_outdated);
+        let mut outcome = reconnect::decide(self.view, self.job, self.group, back, is_outdated);
+        // A replacement may be a canary that has just been ended.
+        outcome.stops.retain(|stop| !self.out.stops.iter().any(|ended| ended.alloc.key == stop.alloc.key));
         let stopped: BTreeSet<&AllocKey> = outcome.stops.iter().map(|stop| &stop.alloc.key).collect();
         for list in
             [&mut due.untainted, &mut due.now, &mut sorted.migrating, &mut sorted.lost, &mut sorted.disconnecting]

@@ -474,11 +474,12 @@ impl Reading<'_> {
         }
         // 10 and 3.4.
         let mut cut = Vec::new();
+        // One that has just been ended for the one that is back does not disconnect any more.
+        let ended: BTreeSet<String> = self.out.ended.iter().map(|(ended, ..)| ended.clone()).collect();
+        let disconnecting: Vec<Alloc> =
+            disconnecting.into_iter().filter(|alloc| !ended.contains(&name(alloc))).collect();
         let is_cutting = !disconnecting.is_empty();
         for alloc in disconnecting {
-            if self.out.ended.iter().any(|(ended, ..)| *ended == name(&alloc)) {
-                continue;
-            }
             slots.away.insert(name(&alloc));
             if self.sort_due(alloc.clone(), &mut slots, true) {
                 cut.push(alloc);
