@@ -209,6 +209,26 @@ fn s_076_the_original_can_be_preferred() {
     assert_desired!(plan, { stop: 1, ignore: 3, reconnect: 1 });
 }
 
+/// As a canary of a deployment that has failed it ends, and as the replacement of one that is back it would once more.
+#[test]
+fn a_canary_ends_once_for_both_reasons() {
+    let update = json!({ "canary": 1, "maxParallel": 1 });
+    let job = with(disconnecting(1, json!({ "lostAfter": "5m", "reconcile": "keep_original" })), "update", update);
+    let mut world = World::new(&job);
+    let version = world.job.version;
+    world.allocs(0..1, back);
+    replacement(&mut world, 0, |alloc| {
+        of_deployment(alloc, version, Some(false));
+        alloc.canary = true;
+    });
+    let state = GroupState { desired_canaries: 1, ..GroupState::default() };
+    world.deployment(version, DeploymentPhase::Failed, state);
+    let plan = check(&world, &[], &[0], &[]);
+    let reasons: Vec<&StopReason> = plan.stops.iter().map(|stop| &stop.reason).collect();
+    assert_eq!(reasons, [&StopReason::NotNeeded]);
+    assert_desired!(plan, { stop: 1, ignore: 1, reconnect: 1 });
+}
+
 /// Two of four that failed while they were away.
 fn failed_while_away() -> World {
     let mut world = World::new(&disconnecting(4, json!({ "lostAfter": "5m" })));
