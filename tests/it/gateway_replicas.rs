@@ -81,6 +81,8 @@ struct Follower {
     child: Child,
     followed: Arc<Mutex<Followed>>,
     reader: JoinHandle<()>,
+    /// What it says beside the lines; it would wait for a reader.
+    _said: JoinHandle<()>,
 }
 
 /// A task that counts.
@@ -89,7 +91,8 @@ const COUNTS: &str = "n=0; while true; do echo line $n; n=$((n+1)); sleep 0.02; 
 impl Follower {
     fn start(stage: &Stage, name: &str) -> Self {
         let mut child = stage.drover(User::Admin, &["alloc", "logs", "-f", name]);
-        let mut output = child.stdout.take().expect("a pipe");
+        let (mut output, mut said) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+        let said = tokio::task::spawn_blocking(move || drop(std::io::copy(&mut said, &mut std::io::stderr())));
         let followed = Arc::new(Mutex::new(Followed::default()));
         let shared = Arc::clone(&followed);
         let reader = tokio::task::spawn_blocking(move || {
@@ -101,7 +104,7 @@ impl Follower {
                 last = Instant::now();
             }
         });
-        Self { child, followed, reader }
+        Self { child, followed, reader, _said: said }
     }
 
     /// Waits for so many bytes more.
