@@ -203,7 +203,11 @@ pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
     file.read_to_string(&mut order).context("reading the order")?;
     let order: MakeOrder = serde_json::from_str(&order).context("reading the order")?;
     let base = cgroup_base.to_owned();
-    let moves = std::thread::spawn(move || join_shims(&base, std::process::id()));
+    // Nothing waits for it, and it ends with the process.
+    let moves = std::thread::Builder::new().spawn(move || join_shims(&base, std::process::id()));
+    if let Err(error) = moves {
+        tracing::debug!(error = %error, "the helper does not move once more");
+    }
     let held = order.logs.as_ref().map(hold_fifos).transpose();
     let made: Result<u32, String> = match held {
         Ok(_held) => {
@@ -214,12 +218,7 @@ pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
     };
     let mut answer = serde_json::to_vec(&made).context("answering")?;
     answer.push(b'\n');
-    io::stdout().lock().write_all(&answer).context("answering")?;
-    match moves.join() {
-        Ok(Err(error)) => tracing::debug!(error = %error, "the helper did not move once more"),
-        Ok(Ok(())) | Err(_) => {}
-    }
-    Ok(())
+    io::stdout().lock().write_all(&answer).context("answering")
 }
 
 /// Waits for an order; none comes from an agent that has ended.

@@ -94,7 +94,7 @@ pub(super) async fn carry(agent: &Agent, mut request: Request, sink: Sink<'_>) -
         if position != before {
             since = Instant::now();
             if let WayEnd::Broken(reason) = &end {
-                complain(&format!("{reason}; goes on"));
+                complain(&format!("the connection broke, and the log goes on where it was ({reason})"));
             }
         }
     }
