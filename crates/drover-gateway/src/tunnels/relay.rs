@@ -4,12 +4,17 @@
 //! says at once whether the node has a tunnel here; then one [`RelayStart`] says whether its agent has accepted, and
 //! from there on both sides carry bytes.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use drover_socket::protocol;
 use drover_socket::tunnel::{ALLOCATION_HEADER, NAMESPACE_HEADER, UNSENT_BYTES};
 use http::{HeaderMap, Method, header};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::exchange::{OpenedExchange, Place};
 use super::registry::Tunnels;
@@ -79,10 +84,80 @@ pub(super) async fn carry(request: http::Request<Incoming>, place: Place, tunnel
     if let Err(error) = said.await {
         return tracing::debug!(%error, "another replica went away before its exchange began");
     }
-    let Some(OpenedExchange { from, to }) = opened else { return };
-    let mut agent = tokio::io::join(from, to);
-    let carried = tokio::io::copy_bidirectional_with_sizes(&mut peer, &mut agent, UNSENT_BYTES, UNSENT_BYTES).await;
-    if let Err(error) = carried {
+    let Some(opened) = opened else { return };
+    if let Err(error) = between(&mut peer, opened).await {
         tracing::debug!(node = place.node, %error, "an exchange of another replica broke off");
+    }
+}
+
+async fn between<S: AsyncRead + AsyncWrite + Unpin>(peer: &mut S, opened: OpenedExchange) -> io::Result<()> {
+    let mut agent = tokio::io::join(opened.from, WhileHeard(Some(opened.to)));
+    tokio::io::copy_bidirectional_with_sizes(peer, &mut agent, UNSENT_BYTES, UNSENT_BYTES).await.map(drop)
+}
+
+/// What an agent is told. One that hears no more has answered, and its answer is still on its way: to lose that for a
+/// word too many would be an exchange that ends without an answer.
+struct WhileHeard<W>(Option<W>);
+
+impl<W: AsyncWrite + Unpin> WhileHeard<W> {
+    /// Does something with what is still heard; `instead` where nothing is.
+    fn poll<T>(&mut self, work: impl FnOnce(Pin<&mut W>) -> Poll<io::Result<T>>, instead: T) -> Poll<io::Result<T>> {
+        let Some(told) = &mut self.0 else { return Poll::Ready(Ok(instead)) };
+        match work(Pin::new(told)) {
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "an agent hears no more of an exchange");
+                self.0 = None;
+                Poll::Ready(Ok(instead))
+            }
+            done => done,
+        }
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for WhileHeard<W> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll(|told| told.poll_write(cx, bytes), bytes.len())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll(|told| told.poll_flush(cx), ())
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll(|told| told.poll_shutdown(cx), ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Bytes;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio_util::io::StreamReader;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_an_agent_has_answered_arrives_although_it_hears_no_more() {
+        let ((mut other, mut peer), (to, heard)) = (duplex(1024), duplex(1024));
+        drop(heard);
+        let opened = OpenedExchange { from: Box::new(&b"answered"[..]), to: Box::new(to) };
+        other.write_all(b"a word too many").await.expect("written");
+        other.shutdown().await.expect("shut down");
+        let carried = async move { between(&mut peer, opened).await };
+        let mut answer = String::new();
+        let (carried, read) = tokio::join!(carried, other.read_to_string(&mut answer));
+        carried.expect("carried");
+        read.expect("read");
+        assert_eq!(answer, "answered");
+    }
+
+    /// One whose word cannot be read has gone, and its exchange with it.
+    #[tokio::test]
+    async fn an_exchange_ends_with_its_tunnel() {
+        let ((_other, mut peer), (to, _heard)) = (duplex(1024), duplex(1024));
+        let gone = futures::stream::iter([Err::<Bytes, _>(io::Error::from(io::ErrorKind::BrokenPipe))]);
+        let gone = StreamReader::new(gone);
+        let opened = OpenedExchange { from: Box::new(gone), to: Box::new(to) };
+        between(&mut peer, opened).await.expect_err("broken");
     }
 }
