@@ -155,11 +155,13 @@ fn deployment(world: &mut World, kind: &str, rng: &mut Rng) -> Option<i64> {
         DeploymentPhase::Cancelled,
     ];
     let wanted = world.job.definition.spec.groups[0].update.as_ref().and_then(|update| update.canary).unwrap_or(0);
-    let desired_canaries = if version == CURRENT && rng.bool() { wanted } else { 0 };
+    // Of services canaries that share a slot are rare, of system jobs deployments that are complete.
+    let is_canaried = if kind == "service" { !one_in(rng, 4) } else { rng.bool() };
+    let desired_canaries = if version == CURRENT && is_canaried { wanted } else { 0 };
     let state = GroupState {
         desired_total: rng.i64(0..6),
         desired_canaries,
-        promoted: desired_canaries > 0 && rng.bool(),
+        promoted: desired_canaries > 0 && !one_in(rng, 3),
         ..GroupState::default()
     };
     let phase = pick(rng, &phases);
