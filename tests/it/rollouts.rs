@@ -196,14 +196,15 @@ async fn watched(cluster: &Cluster, ns: &str) -> usize {
     evaluations.iter().filter(|one| one.trigger == EvalTrigger::DeploymentWatcher).count()
 }
 
+/// Whether an allocation is to run and does.
+fn is_live(one: &Allocation) -> bool {
+    one.spec.desired_status == DesiredStatus::Run && client_status(one) == ClientStatus::Running
+}
+
 /// The live allocations of a version that run.
 async fn running_of(cluster: &Cluster, ns: &str, version: i64) -> Vec<Allocation> {
     let mut all = cluster.allocs(ns).await;
-    all.retain(|one| {
-        one.spec.job_version == version
-            && one.spec.desired_status == DesiredStatus::Run
-            && client_status(one) == ClientStatus::Running
-    });
+    all.retain(|one| one.spec.job_version == version && is_live(one));
     all
 }
 
@@ -418,11 +419,7 @@ async fn twenty_reverts_while_a_replacement_is_due_are_tracked_to_their_end() {
         let reverted = condition(&job, JobConditionType::Reverted).map(|(status, _)| status);
         assert_eq!(reverted.as_deref(), Some("True"), "{name}");
         let deployment = restored.iter().find(|one| one.spec.job_name == name).expect("a deployment");
-        let live: Vec<&Allocation> = allocs
-            .iter()
-            .filter(|one| one.spec.job_name == name && one.spec.desired_status == DesiredStatus::Run)
-            .filter(|one| client_status(one) == ClientStatus::Running)
-            .collect();
+        let live: Vec<&Allocation> = allocs.iter().filter(|one| one.spec.job_name == name && is_live(one)).collect();
         assert_eq!(live.len(), 2, "{name}");
         for alloc in live.into_iter().filter(|one| one.spec.job_version != 0) {
             assert_eq!(alloc.spec.job_version, 2, "{name}");

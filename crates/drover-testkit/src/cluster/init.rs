@@ -17,9 +17,9 @@ use rustix::mount::{MountFlags, mount, mount_bind};
 use rustix::process::{WaitOptions, wait};
 
 use super::cgroups;
-use super::network::succeed;
 use super::plan::{NodePlan, ProxyPlan, SOCKETS};
 use super::settings;
+use crate::containerd::ctr;
 
 /// containerd's namespace of the kubelet's containers.
 pub(super) const KUBELETS: &str = "k8s.io";
@@ -135,9 +135,7 @@ pub(super) fn import(plan: &NodePlan, namespace: &str, image: &Path) -> Result<(
 
 /// Runs `ctr images` on what kubelet's containers are made of; also called from outside of the node.
 pub(super) fn images(plan: &NodePlan, namespace: &str, args: &[&str]) -> Result<()> {
-    let mut command = Command::new(plan.programs.join("ctr"));
-    command.arg("--address").arg(plan.socket()).args(["--namespace", namespace, "images"]).args(args);
-    succeed(command, &format!("ctr images {}", args.join(" ")))
+    ctr(&plan.programs, &plan.socket(), namespace, &[&["images"], args].concat()).map(drop)
 }
 
 fn start(plan: &NodePlan, name: &str, mut command: Command) -> Result<u32> {

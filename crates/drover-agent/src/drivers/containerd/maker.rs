@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -26,8 +27,7 @@ use drover_supervisor::protocol::LogSpec;
 use drover_supervisor::{hold_fifos, join_shims};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -162,17 +162,16 @@ impl Maker {
 /// A helper without an order. It ends when this is dropped, or with the agent.
 #[derive(Debug)]
 struct Helper {
-    orders: OwnedFd,
+    orders: UnixStream,
     answer: ChildStdout,
 }
 
 impl Helper {
     fn begin(cgroup_base: &str) -> io::Result<Self> {
-        let (orders, input) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let (orders, input) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["make-container", cgroup_base]).env_clear().current_dir("/");
-        let mut helper = command.stdin(Stdio::from(input)).stdout(Stdio::piped()).spawn()?;
+        let mut helper = command.stdin(OwnedFd::from(input)).stdout(Stdio::piped()).spawn()?;
         let answer = helper.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(Self { orders, answer })
     }

@@ -318,7 +318,8 @@ impl GroupPass<'_> {
         };
         let mut outcome = reconnect::decide(self.view, self.job, self.group, back, is_outdated);
         // A replacement may be a canary that has just been ended.
-        outcome.stops.retain(|stop| !self.out.stops.iter().any(|ended| ended.alloc.key == stop.alloc.key));
+        let ended: BTreeSet<&AllocKey> = self.out.stops.iter().map(|stop| &stop.alloc.key).collect();
+        outcome.stops.retain(|stop| !ended.contains(&stop.alloc.key));
         let stopped: BTreeSet<&AllocKey> = outcome.stops.iter().map(|stop| &stop.alloc.key).collect();
         for list in
             [&mut due.untainted, &mut due.now, &mut sorted.migrating, &mut sorted.lost, &mut sorted.disconnecting]

@@ -117,8 +117,8 @@ fn agree(kind: &str, tables: &Tables, foreign: &[&str]) {
 
 /// What is to end already is left out of a service before these rows ask for it.
 const STOPPED: [&str; 3] = ["3.2 row 3", "3.2 row 7", "3.3 service stopped"];
-/// What is on a node that is gone is lost before it is compared, and no state places more than the count. The rows are
-/// tried by themselves beside the code.
+/// What is on a node that is gone is lost before it is compared, and a few states of 100,000 place more than the count.
+/// The rows are tried by themselves beside the code.
 const UNREACHED: [&str; 2] = ["3.8 node missing", "3.11 truncated"];
 
 #[test]
