@@ -80,8 +80,11 @@ impl<S: Store> JobVersions<S> {
             Ok(job) => Arc::new(job),
             Err(reason) => return Some((key, Err(reason))),
         };
-        if let Err(error) = self.state.put_job(&key, &job).await {
-            tracing::error!(error = %error, "a job version is not kept");
+        match self.state.put_job(&key, &job).await {
+            // The record of its allocation follows it to the disk, mostly in one write with it, and is waited for. That
+            // the file cannot be written is a condition of the node.
+            Ok(pending) => drop(pending),
+            Err(error) => tracing::error!(error = %error, "a job version is not kept"),
         }
         self.known.insert(key.clone(), Arc::clone(&job));
         Some((key, Ok(job)))

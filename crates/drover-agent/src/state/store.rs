@@ -211,13 +211,17 @@ impl StateStore {
         }
     }
 
-    /// Keeps a version of a job.
-    pub(crate) async fn put_job(&self, key: &str, job: &JobSpec) -> Result<(), StateError> {
+    /// Keeps a version of a job. It is ready as soon as that has its place among the writes: what it returns waits for
+    /// the disk.
+    pub(crate) async fn put_job(&self, key: &str, job: &JobSpec) -> Result<Pending, StateError> {
         match &self.0 {
-            Backing::File(file) => file.put(Table::Jobs, key.to_owned(), job).await,
+            Backing::File(file) => {
+                let bytes = file.encode(job)?;
+                file.begin(StateChange::Put(Table::Jobs, key.to_owned(), bytes)).await
+            }
             Backing::Memory(memory) => {
                 memory.lock().jobs.insert(key.to_owned(), job.clone());
-                Ok(())
+                Ok(Pending(None))
             }
         }
     }

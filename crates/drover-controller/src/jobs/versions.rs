@@ -147,33 +147,42 @@ fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {
 }
 
 impl Preparation {
-    /// Writes the finalizer, then the version.
+    /// Writes the finalizer and the version beside each other: either alone is where the next evaluation goes on, and
+    /// nothing is placed before both are there.
     pub(crate) async fn write<S: Store>(self, store: S) -> (JobKey, Prepared) {
+        let (held, recorded) = tokio::join!(self.hold(&store), self.record(&store));
         let mut done = Prepared::default();
-        let key = Key::namespaced(&*self.job.namespace, &*self.job.name);
-        if self.needs_finalizer {
-            let mut finalizers = self.object.meta().finalizers.clone().unwrap_or_default();
-            finalizers.push(finalizer::STOP_ALLOCATIONS.to_owned());
-            let body = json!({ "metadata": { "finalizers": finalizers } });
-            match store.merge::<Job>(&key, Part::Spec, &Precondition::unchanged(self.object.meta()), body).await {
-                Ok(job) => done.job = Some(job),
-                Err(error) => {
-                    done.error = Some(error);
-                    return (self.job, done);
-                }
-            }
+        match held {
+            Ok(job) => done.job = job,
+            Err(error) => done.error = Some(error),
         }
-        if let Some(version) = self.version {
-            let made = match create_version(&store, version).await {
-                Ok(made) if self.inherits => mark_stable(&store, &made).await,
-                other => other,
-            };
-            match made {
-                Ok(version) => done.version = Some(version),
-                Err(error) => done.error = Some(error),
-            }
+        match recorded {
+            Ok(version) => done.version = version,
+            // That the job is gone says more than what becomes of its version.
+            Err(error) => done.error = done.error.or(Some(error)),
         }
         (self.job, done)
+    }
+
+    /// Puts the finalizer on the job where it lacks it.
+    async fn hold<S: Store>(&self, store: &S) -> Result<Option<Job>, StoreError> {
+        if !self.needs_finalizer {
+            return Ok(None);
+        }
+        let key = Key::namespaced(&*self.job.namespace, &*self.job.name);
+        let mut finalizers = self.object.meta().finalizers.clone().unwrap_or_default();
+        finalizers.push(finalizer::STOP_ALLOCATIONS.to_owned());
+        let body = json!({ "metadata": { "finalizers": finalizers } });
+        store.merge::<Job>(&key, Part::Spec, &Precondition::unchanged(self.object.meta()), body).await.map(Some)
+    }
+
+    /// Records the spec as a version where it is none yet.
+    async fn record<S: Store>(&self, store: &S) -> Result<Option<JobVersion>, StoreError> {
+        let Some(version) = self.version.clone() else { return Ok(None) };
+        match create_version(store, version).await {
+            Ok(made) if self.inherits => mark_stable(store, &made).await.map(Some),
+            made => made.map(Some),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ async fn what_was_written_is_there_after_a_restart() {
     first.and(second).expect("written");
     store.put_task("uid-one", "web", &TaskRecord::default()).await.expect("written");
     store.put_task("uid-two", "web", &TaskRecord::default()).await.expect("written");
-    store.put_job("job/1", &JobSpec::default()).await.expect("written");
+    store.put_job("job/1", &JobSpec::default()).await.expect("encoded").wait().await.expect("written");
     store.forget("uid-two").await.expect("written");
     drop(store);
     thread.join().expect("joined");
@@ -81,11 +81,11 @@ async fn writing_goes_on_when_a_full_disk_has_room_again() {
     let ballast = dir.path().join("ballast");
     drop(std::fs::write(&ballast, vec![0; 16 << 20]).expect_err("the disk is full"));
     let big = JobSpec { meta: (0..2000).map(|n| (format!("k{n}"), "x".repeat(2000))).collect(), ..JobSpec::default() };
-    let refused = store.put_job("job/big", &big).await.expect_err("no room").to_string();
+    let refused = store.put_job("job/big", &big).await.expect("encoded").wait().await.expect_err("no room").to_string();
     assert!(refused.contains("state.redb"), "{refused}");
     assert!(flaws.borrow().unwritable.is_some());
     std::fs::remove_file(&ballast).expect("room");
-    store.put_job("job/1", &JobSpec::default()).await.expect("written again");
+    store.put_job("job/1", &JobSpec::default()).await.expect("encoded").wait().await.expect("written again");
     assert_eq!(*flaws.borrow(), Flaws::default());
     drop(store);
     thread.join().expect("joined");
