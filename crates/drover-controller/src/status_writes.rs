@@ -1,4 +1,5 @@
-//! When a status is written: at once when its phase or a condition changed, else at most once per second.
+//! When a status is written: at once when its phase or a condition changed, else at most once per second. The first one
+//! of all waits a moment for what begins at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,9 @@ use tokio::time::Instant;
 
 /// Shortest pause between two writes of one status that change neither phase nor conditions.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
+/// How long the first status of an object waits: most allocations run by then, and while they begin the API server has
+/// more urgent work than a status that is old a moment later.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long a count waits during a roll-out: a step takes some away and adds others a moment later.
 const ROLLING_PAUSE: Duration = Duration::from_secs(3);
 
@@ -72,7 +76,7 @@ pub(crate) fn due(wanted: &Value, last: Last<'_>, pending: Pending, now: Instant
     let Last { status: last, sent_at, differs_since } = last;
     let at = |time: Instant| if time <= now { WriteDue::Now } else { WriteDue::At(time) };
     let when_planned = if pending.is_planning { differs_since + PAUSE } else { now };
-    let Some(last) = last else { return at(when_planned) };
+    let Some(last) = last else { return at(when_planned.max(differs_since + FIRST_PAUSE)) };
     if is_same(wanted, last) {
         return WriteDue::Never;
     }
@@ -117,7 +121,8 @@ mod tests {
         assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now), WriteDue::At(now + PAUSE));
         assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now + PAUSE), WriteDue::Now);
         assert_eq!(due(&status("dead", 1), since(Some(&last)), pending, now), WriteDue::Now);
-        assert_eq!(due(&last, since(None), pending, now), WriteDue::Now);
+        assert_eq!(due(&last, since(None), pending, now), WriteDue::At(now + FIRST_PAUSE));
+        assert_eq!(due(&last, since(None), pending, now + FIRST_PAUSE), WriteDue::Now);
     }
 
     #[test]

@@ -586,7 +586,6 @@ impl Jobs {
         }
     }
 
-    /// Writes a job's status where it differs.
     /// Takes in what keeps a job's services from being found, or that nothing does any more.
     pub(crate) fn on_services(
         &mut self,
@@ -601,6 +600,7 @@ impl Jobs {
         }
     }
 
+    /// Writes a job's status where it differs.
     pub(crate) fn refresh(&mut self, shared: &mut Shared, launches: &PeriodicJobs, key: &JobKey) {
         let Some(object) = shared.job(key).cloned() else { return };
         let Some(job) = shared.view.job(key).cloned() else { return };

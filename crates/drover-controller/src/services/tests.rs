@@ -76,6 +76,9 @@ fn found(count: i64) -> World {
     world
 }
 
+/// After this time a new job has its first status.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
 #[tokio::test(start_paused = true)]
 async fn b_031_three_allocations_are_found_under_one_name() {
     let mut world = World::new();
@@ -165,7 +168,7 @@ async fn b_037_a_service_of_others_is_used_only_where_it_asks_for_that() {
         .unwrap();
         world.create(&foreign);
         world.create(&web("web", 1, &api()));
-        world.settle();
+        world.advance(A_MOMENT).await;
         report(&world, true);
         world.settle();
         let said = services_of(&world, "web");
@@ -247,7 +250,7 @@ async fn a_145_a_removal_that_fails_is_tried_again_within_a_second_until_nothing
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
     world.create(&web("web", 1, &api()));
-    world.settle();
+    world.advance(A_MOMENT).await;
     report(&world, true);
     world.settle();
     let slice = world.all::<EndpointSlice>().remove(0);
@@ -314,7 +317,7 @@ async fn b_039_an_agent_that_lies_draws_no_requests() {
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
     world.create(&web("web", 1, &api()));
-    world.settle();
+    world.advance(A_MOMENT).await;
     let alloc = world.allocs().remove(0);
     let uid = alloc.metadata.uid.clone().unwrap();
     for (id, name) in [("group-g-db-http", "db"), ("group-g-api-http", "db"), ("x", "api")] {
@@ -388,7 +391,7 @@ async fn a_write_that_fails_is_made_later_and_told_meanwhile() {
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
     world.create(&web("web", 1, &api()));
-    world.settle();
+    world.advance(A_MOMENT).await;
     world.store.refuse("create EndpointSlice", unavailable());
     report(&world, true);
     world.settle();

@@ -29,6 +29,9 @@ const IMAGE: &str = "drover.dev/bench-pause:1";
 const CTR: &str = "bench";
 /// Starts of each kind, in turn.
 const SINGLE_STARTS: usize = 30;
+/// How long the machine rests before each of them: what the last one has left to write, to collect and to prepare is no
+/// part of the next one's start.
+const REST: Duration = Duration::from_millis(300);
 /// Allocations of several containers, and how many those have.
 const LARGE: usize = 20;
 const CONTAINERS_OF_LARGE: usize = 4;
@@ -134,8 +137,11 @@ impl<'a> Containers<'a> {
         let step = progress.step(format!("starting {SINGLE_STARTS} containers of each kind, one after the other"));
         let (mut plain, mut by_ctr, mut bridged) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..SINGLE_STARTS {
+            tokio::time::sleep(REST).await;
             plain.push(self.start(allocations, &format!("plain-{n}"), "none").await?);
+            tokio::time::sleep(REST).await;
             by_ctr.push(self.run_by_ctr(n)?.as_secs_f64());
+            tokio::time::sleep(REST).await;
             bridged.push(self.start(allocations, &format!("bridge-{n}"), "bridge").await?);
             step.moved("", n as u64 + 1, SINGLE_STARTS as u64);
         }

@@ -63,28 +63,47 @@ impl ContainerDriver {
         }
         let config = self.config(&request.config)?;
         self.node.settings.check(&config, &request.network)?;
+        self.node.maker.announce();
         let (name, images) = (image_name(&config.image).map_err(StartError::Invalid)?, &self.node.images);
         let image = ImageOfTask { allocation: allocation_of(&request.id), task: &request.task, name: &name };
         let _needed = images.need(&name);
         if !config.force_pull && images.kept(image).await?.is_some() {
             return Ok(());
         }
-        let credentials = pull_credentials(&name, &request.pull_secrets.0);
-        let credentials = credentials.map_err(|error| StartError::Recoverable(error.to_string()))?;
         let limit = config.pull_timeout();
-        if let Some(load) = &config.load {
-            let archive = open_archive(load, &request.alloc_dir, &request.task_dir)?;
-            images.load(&name, archive, limit).await?;
-        } else if config.force_pull || !images.may_be_used(&name).await? {
-            images.pull(&name, credentials, limit).await?;
-        }
-        match images.keep(image).await? {
-            Some(_) => Ok(()),
+        let is_taken_in = config.force_pull || config.load.is_some();
+        let present = if is_taken_in { None } else { images.free_target(&name).await? };
+        let target = match present {
+            Some(target) => Some(target),
+            None => {
+                self.take_in(request, &config, &name, limit).await?;
+                images.target(&name).await?
+            }
+        };
+        match target {
+            Some(target) => images.keep(image, target).await,
             None if config.load.is_some() => Err(StartError::Invalid(format!(
                 "config.load: the archive has no image {name}: name in config.image one that it has"
             ))),
             None => Err(StartError::Recoverable(format!("image {name} was given up while the task began"))),
         }
+    }
+
+    /// Has the image come onto the node, from its registry or from an archive.
+    async fn take_in(
+        &self,
+        request: &StartRequest,
+        config: &ContainerConfig,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(), StartError> {
+        if let Some(load) = &config.load {
+            let archive = open_archive(load, &request.alloc_dir, &request.task_dir)?;
+            return self.node.images.load(name, archive, limit).await;
+        }
+        let credentials = pull_credentials(name, &request.pull_secrets.0);
+        let credentials = credentials.map_err(|error| StartError::Recoverable(error.to_string()))?;
+        self.node.images.pull(name, credentials, limit).await
     }
 
     async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
@@ -109,8 +128,7 @@ impl ContainerDriver {
         let Some(target) = node.images.kept(image).await? else {
             return Err(StartError::Recoverable(format!("image {name} was given up while the task began")));
         };
-        let facts = ImageFacts::read(&node.api, &name, &target).await?;
-        node.images.unpack(&name, &facts, self.clock.now()).await?;
+        let facts = node.facts_of(&name, &target).await?;
         let snapshot = PrepareSnapshotRequest {
             snapshotter: node.settings.snapshotter.clone(),
             key: id.to_owned(),
@@ -119,7 +137,14 @@ impl ContainerDriver {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into(),
         };
-        let root = node.api.prepare_snapshot(snapshot).await.map_err(|error| of_containerd(&error))?;
+        let root = match node.api.prepare_snapshot(snapshot.clone()).await {
+            Ok(root) => root,
+            // Mostly because its layers are not unpacked; what else there is says why.
+            Err(_) => {
+                node.images.unpack(&name, &facts, self.clock.now()).await?;
+                node.api.prepare_snapshot(snapshot).await.map_err(|error| of_containerd(&error))?
+            }
+        };
         let logs = process::log_spec(request)?;
         let group = container_group(
             &node.settings.cgroup_base,
@@ -382,7 +407,7 @@ impl ContainerDriver {
 struct UnbegunContainer<'a> {
     id: &'a str,
     name: String,
-    facts: ImageFacts,
+    facts: Arc<ImageFacts>,
     root: &'a [Mount],
     group: &'a ContainerGroup,
     logs: Option<&'a LogSpec>,

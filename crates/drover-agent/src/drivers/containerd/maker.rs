@@ -6,8 +6,9 @@
 //! ended, so the next agent knows whether a start is still under way.
 //!
 //! Moving a process into another control group takes as long as the kernel needs until no processor looks at groups any
-//! more, often 10 ms, unless another move has just waited for that. So a helper begins before there is an order, and
-//! moves once more beside its request: what containerd moves meanwhile then need not wait.
+//! more, often 10 ms, unless another move has just waited for that. So a helper begins before there is an order, moves
+//! once more when it hears that one comes, and again beside its request: what containerd moves meanwhile then need not
+//! wait.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
@@ -124,6 +125,14 @@ impl Maker {
         Helper::begin(&self.cgroup_base)?.take(order)
     }
 
+    /// Says that a start is about to come. Without a helper that waits there is nothing to prepare.
+    pub(super) fn announce(&self) {
+        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = next.as_ref().map(Helper::announce) {
+            tracing::debug!(error = %error, "the next container's helper hears of its order with it");
+        }
+    }
+
     /// Has a helper wait for the next start.
     pub(super) fn begin_next(&self) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,6 +185,11 @@ impl Helper {
         Ok(Self { orders, answer })
     }
 
+    fn announce(&self) -> io::Result<()> {
+        rustix::net::send(&self.orders, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map(drop)?;
+        Ok(())
+    }
+
     fn take(self, order: &File) -> io::Result<ChildStdout> {
         let files = [order.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -195,18 +209,17 @@ pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
     if let Err(error) = join_shims(cgroup_base, std::process::id()) {
         tracing::debug!(error = %error, "the helper stays in the agent's control group");
     }
-    let Some(mut file) = receive().context("waiting for the order")? else {
-        return Ok(());
+    let mut file = loop {
+        match receive().context("waiting for the order")? {
+            Heard::Announcement => move_once_more(cgroup_base),
+            Heard::Order(file) => break file,
+            Heard::Nothing => return Ok(()),
+        }
     };
     let mut order = String::new();
     file.read_to_string(&mut order).context("reading the order")?;
     let order: MakeOrder = serde_json::from_str(&order).context("reading the order")?;
-    let base = cgroup_base.to_owned();
-    // Nothing waits for it, and it ends with the process.
-    let moves = std::thread::Builder::new().spawn(move || join_shims(&base, std::process::id()));
-    if let Err(error) = moves {
-        tracing::debug!(error = %error, "the helper does not move once more");
-    }
+    move_once_more(cgroup_base);
     let held = order.logs.as_ref().map(hold_fifos).transpose();
     let made: Result<u32, String> = match held {
         Ok(_held) => {
@@ -220,17 +233,40 @@ pub fn make_container(cgroup_base: &str) -> anyhow::Result<()> {
     io::stdout().lock().write_all(&answer).context("answering")
 }
 
-/// Waits for an order; none comes from an agent that has ended.
-fn receive() -> io::Result<Option<File>> {
+/// Moves into the control group where this process is, beside everything else: nothing waits for it, and it ends with
+/// the process.
+fn move_once_more(cgroup_base: &str) {
+    let base = cgroup_base.to_owned();
+    let moves = std::thread::Builder::new().spawn(move || join_shims(&base, std::process::id()));
+    if let Err(error) = moves {
+        tracing::debug!(error = %error, "the helper does not move once more");
+    }
+}
+
+/// What a helper hears.
+enum Heard {
+    /// An order will come.
+    Announcement,
+    Order(File),
+    /// The agent has ended, or needs no helper.
+    Nothing,
+}
+
+fn receive() -> io::Result<Heard> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    rustix::net::recvmsg(io::stdin(), &mut [IoSliceMut::new(&mut byte)], &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    let input = [IoSliceMut::new(&mut byte)];
+    let heard = rustix::net::recvmsg(io::stdin(), &mut { input }, &mut with, RecvFlags::CMSG_CLOEXEC)?;
     let file = with.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     });
-    Ok(file.map(File::from))
+    Ok(match file {
+        Some(file) => Heard::Order(File::from(file)),
+        None if heard.bytes > 0 => Heard::Announcement,
+        None => Heard::Nothing,
+    })
 }
 
 /// Makes the first process. The one that looked after the allocation's last container may be ending just now.

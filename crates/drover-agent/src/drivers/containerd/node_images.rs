@@ -119,25 +119,28 @@ impl NodeImages {
         Ok(own.filter(|own| own.labels.get(OF_IMAGE).is_some_and(|name| name == image.name)).and_then(|own| own.target))
     }
 
-    /// What the name of an image leads to now, which the task keeps from now on; none: the image is not on the node.
-    pub(super) async fn keep(&self, image: ImageOfTask<'_>) -> Result<Option<Descriptor>, StartError> {
-        let found = self.api.image(image.name).await.map_err(|error| of_containerd(&error))?;
-        let Some(target) = found.and_then(|found| found.target) else { return Ok(None) };
+    /// Has the task keep what the name of its image leads to now.
+    pub(super) async fn keep(&self, image: ImageOfTask<'_>, target: Descriptor) -> Result<(), StartError> {
         let labels = [(OF_ALLOCATION, image.allocation), (OF_IMAGE, image.name)];
         let own = Image {
             name: image.own_name(),
             labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-            target: Some(target.clone()),
+            target: Some(target),
             ..Image::default()
         };
-        self.api.put_image(own).await.map_err(|error| of_containerd(&error))?;
-        Ok(Some(target))
+        self.api.put_image(own).await.map_err(|error| of_containerd(&error))
     }
 
-    /// Whether the image is on the node, and is not one that came by credentials.
-    pub(super) async fn may_be_used(&self, name: &str) -> Result<bool, StartError> {
+    /// What the name of an image leads to; none: the image is not on the node.
+    pub(super) async fn target(&self, name: &str) -> Result<Option<Descriptor>, StartError> {
         let found = self.api.image(name).await.map_err(|error| of_containerd(&error))?;
-        Ok(found.is_some_and(|image| image.target.is_some() && !image.labels.contains_key(IS_PRIVATE)))
+        Ok(found.and_then(|image| image.target))
+    }
+
+    /// The same, unless the image came by credentials.
+    pub(super) async fn free_target(&self, name: &str) -> Result<Option<Descriptor>, StartError> {
+        let found = self.api.image(name).await.map_err(|error| of_containerd(&error))?;
+        Ok(found.filter(|image| !image.labels.contains_key(IS_PRIVATE)).and_then(|image| image.target))
     }
 
     /// Downloads an image and unpacks it; one download for all who ask at the same time with the same credentials.
