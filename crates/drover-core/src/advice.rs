@@ -237,3 +237,6 @@ impl Trial<'_> {
         helpful(gain(helps), JobChange::Less { field, value: helps, instead_of: asked })
     }
 }
+
+#[cfg(test)]
+mod tests;
