@@ -8,6 +8,7 @@ mod counted;
 mod decisions;
 mod deployment;
 mod disconnect;
+mod explain;
 mod feasible;
 mod model;
 mod operands;
