@@ -259,4 +259,56 @@ mod tests {
         let (before, after) = changed("/groups/0/tasks/0/config", json!({ "b": [1, 2], "a": 1 }));
         assert_eq!(before, after);
     }
+
+    #[test]
+    fn the_work_is_the_same_while_nodes_act_alike_on_the_same_groups() {
+        let changed = |pointer: &str, value: Value| {
+            let mut other = base();
+            *other.pointer_mut(pointer).unwrap() = value;
+            definition(&other)
+        };
+        let task = |memory: i64| json!({ "name": "t", "driver": "mock", "resources": { "memoryMB": memory } });
+        let group = |name: &str| json!({ "name": name, "tasks": [task(64)] });
+        for (what, other, is_same) in [
+            ("nothing", definition(&base()), true),
+            ("the count", changed("/groups/0/count", json!(9)), true),
+            ("a task's config", changed("/groups/0/tasks/0/config/a", json!(2)), false),
+            ("a task's memory", changed("/groups/0/tasks/0/resources/memoryMB", json!(65)), false),
+            ("a group's name", changed("/groups/0/name", json!("h")), false),
+            ("a further group", changed("/groups", json!([base()["groups"][0], group("h")])), false),
+        ] {
+            assert_eq!(definition(&base()).is_same_work(&other), is_same, "{what}");
+            assert_eq!(other.is_same_work(&definition(&base())), is_same, "{what}");
+        }
+    }
+
+    #[test]
+    fn definitions_are_equal_when_their_specs_are_whatever_was_asked_of_them() {
+        let (one, other) = (definition(&base()), definition(&base()));
+        assert!(one.print("g").is_some());
+        assert_eq!(one, other, "the digests of the second were not asked for yet");
+        let mut more = base();
+        more["groups"][0]["count"] = json!(4);
+        assert_ne!(one, definition(&more), "though no digest tells the counts apart");
+    }
+
+    #[test]
+    fn scale_and_stop_make_no_version_of_a_job_and_all_else_does() {
+        let spec = |change: Value| -> JobSpec {
+            let mut spec = base();
+            spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            serde_json::from_value(spec).unwrap()
+        };
+        let plain = spec(json!({}));
+        for (change, is_same) in [
+            (json!({ "scale": { "group": "g", "count": 7 } }), true),
+            (json!({ "stop": true }), true),
+            (json!({ "scale": { "group": "g", "count": 7 }, "stop": true }), true),
+            (json!({ "priority": 70 }), false),
+        ] {
+            let changed = spec(change.clone());
+            assert_eq!(is_same_version(&plain, &changed), is_same, "{change}");
+            assert_eq!(version_spec(&changed) == plain, is_same, "{change}");
+        }
+    }
 }
