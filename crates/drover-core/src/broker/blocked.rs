@@ -222,4 +222,36 @@ mod tests {
         assert_eq!(woken(full.clone(), Freed::Node("n-1".into())), 1);
         assert_eq!(woken(full, Freed::Node("n-2".into())), 0);
     }
+
+    #[test]
+    fn a_second_plan_on_the_same_snapshot_waits_for_what_it_says() {
+        let mut blocked = BlockedJobs::default();
+        assert_eq!(blocked.block(&job(), classes(&[("A", false)]), 10), BlockedVerdict::Waits);
+        assert_eq!(blocked.block(&job(), classes(&[("A", true)]), 10), BlockedVerdict::Waits);
+        assert_eq!(blocked.free(Freed::Class("A".into()), 11, at(0)), [job()]);
+    }
+
+    #[test]
+    fn a_job_that_is_tracked_no_more_is_not_woken() {
+        let mut blocked = BlockedJobs::default();
+        let other = JobKey::new("default", "other");
+        for (job, n) in [(&job(), 1), (&other, 2)] {
+            blocked.block(job, classes(&[("A", true)]), 1);
+            assert_eq!(blocked.n_waiting(), n);
+        }
+        blocked.untrack(&job());
+        assert_eq!((blocked.n_waiting(), blocked.is_waiting(&job())), (1, false));
+        assert_eq!(blocked.free(Freed::Class("A".into()), 2, at(0)), [other]);
+        assert_eq!(blocked.n_waiting(), 0);
+    }
+
+    #[test]
+    fn a_change_that_concerns_all_wakes_all_and_each_once() {
+        let mut blocked = BlockedJobs::default();
+        let other = JobKey::new("default", "other");
+        blocked.block(&job(), classes(&[("A", false)]), 1);
+        blocked.block(&other, WaitsFor { nodes: ["n-1".into()].into(), ..WaitsFor::default() }, 1);
+        assert_eq!(blocked.free_all(), [other, job()]);
+        assert_eq!((blocked.free_all(), blocked.n_waiting()), (Vec::new(), 0));
+    }
 }
