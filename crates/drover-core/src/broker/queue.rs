@@ -330,4 +330,49 @@ mod tests {
         assert_eq!((broker.n_delayed(), broker.n_ready()), (0, 1));
         assert_eq!(broker.pop(Duration::ZERO).unwrap().trigger, EvalTrigger::AllocReschedule);
     }
+
+    #[test]
+    fn evaluations_are_numbered_as_they_come_and_no_two_alike() {
+        let mut broker = Broker::default();
+        let mut numbers = Vec::new();
+        for name in ["a", "b", "a"] {
+            broker.enqueue(&job(name), EvalTrigger::JobRegister, 50);
+            numbers.push(broker.pop(Duration::ZERO).unwrap().number);
+            broker.finish(&job(name));
+        }
+        assert_eq!(numbers, [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_rest_of_one_job_ends_that_of_no_other() {
+        let (mut broker, ms) = (Broker::default(), Duration::from_millis);
+        for name in ["a", "b", "c"] {
+            broker.enqueue(&job(name), EvalTrigger::AllocFailure, 50);
+        }
+        broker.rest(&job("a"), ms(25), ms(0));
+        broker.rest(&job("b"), ms(50), ms(0));
+        broker.rest(&job("c"), ms(1), ms(50));
+        let turn = |broker: &mut Broker, at| broker.pop(ms(at)).map(|next| next.job.name.to_string());
+        assert_eq!(turn(&mut broker, 50).as_deref(), Some("c"), "its evaluation was short");
+        assert_eq!((turn(&mut broker, 99), broker.rested_at()), (None, Some(ms(100))));
+        broker.rest(&job("c"), ms(1), ms(100));
+        assert_eq!(broker.rested_at(), Some(ms(200)), "the rest of the first is over, that of the second goes on");
+        assert_eq!(turn(&mut broker, 100).as_deref(), Some("a"));
+        assert_eq!((turn(&mut broker, 199), turn(&mut broker, 200).as_deref()), (None, Some("b")));
+    }
+
+    #[test]
+    fn a_job_waits_then_is_under_way_and_may_be_both() {
+        let mut broker = Broker::default();
+        let state = |broker: &Broker| (broker.is_waiting(&job("a")), broker.is_under_way(&job("a")));
+        assert_eq!(state(&broker), (false, false));
+        broker.enqueue(&job("a"), EvalTrigger::JobRegister, 50);
+        assert_eq!(state(&broker), (true, false));
+        assert!(broker.pop(Duration::ZERO).is_some());
+        assert_eq!(state(&broker), (false, true));
+        broker.enqueue(&job("a"), EvalTrigger::NodeUpdate, 50);
+        assert_eq!(state(&broker), (true, true));
+        broker.finish(&job("a"));
+        assert_eq!(state(&broker), (true, false));
+    }
 }
