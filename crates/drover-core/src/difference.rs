@@ -494,4 +494,172 @@ mod tests {
         });
         assert_eq!(values.members.fields[0].new, r#"["a","b"]"#);
     }
+
+    /// A job with group `web`, changed like this.
+    fn changed(change: impl FnOnce(&mut Value)) -> Value {
+        let mut spec = web(1, &json!({}));
+        change(&mut spec);
+        spec
+    }
+
+    fn unchanged() -> Value {
+        changed(|_| {})
+    }
+
+    /// Objects by their change, their name and the changes of their fields, as `Edited services: portLabel 1 -> 2`.
+    fn told(objects: &[ObjectDiff]) -> Vec<String> {
+        let of = |object: &ObjectDiff| {
+            let fields = object.members.fields.iter();
+            let fields: Vec<String> = fields.map(|one| format!("{} {} -> {}", one.name, one.old, one.new)).collect();
+            format!("{:?} {}: {}", object.r#type, object.name, fields.join(", "))
+        };
+        objects.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_job_is_edited_by_its_own_fields_or_by_a_group_alone() {
+        let types = |new: Value| {
+            let diff = between(unchanged(), new);
+            (diff.r#type, diff.task_groups[0].r#type)
+        };
+        let (none, edited) = (PieceChange::None, PieceChange::Edited);
+        assert_eq!(types(unchanged()), (none, none));
+        assert_eq!(types(changed(|spec| spec["priority"] = json!(70))), (edited, none));
+        assert_eq!(types(changed(|spec| spec["groups"][0]["count"] = json!(2))), (edited, edited));
+        let task = |spec: &mut Value| spec["groups"][0]["tasks"][0]["env"] = json!({ "A": "1" });
+        assert_eq!(types(changed(task)), (edited, edited));
+    }
+
+    #[test]
+    fn what_the_plan_does_is_told_for_each_group_where_there_is_any() {
+        let desired = DesiredUpdates {
+            ignore: 1,
+            place: 2,
+            stop: 3,
+            migrate: 4,
+            canary: 5,
+            in_place_update: 6,
+            destructive_update: 7,
+            ..DesiredUpdates::default()
+        };
+        let updates = |group: &str, desired: DesiredUpdates| {
+            let diff = between(unchanged(), unchanged()).with_updates(&[(group.to_owned(), desired)].into());
+            diff.task_groups[0].updates.clone()
+        };
+        let all = [
+            ("ignore", 1),
+            ("create", 2),
+            ("destroy", 3),
+            ("migrate", 4),
+            ("canary", 5),
+            ("in-place update", 6),
+            ("create/destroy update", 7),
+        ];
+        assert_eq!(updates("web", desired), all.into());
+        assert_eq!(updates("web", DesiredUpdates { place: 1, ..DesiredUpdates::default() }), [("create", 1)].into());
+        assert_eq!(updates("db", desired), BTreeMap::new(), "that is another group");
+    }
+
+    #[test]
+    fn a_task_that_goes_takes_its_fields_along_and_replaces_allocations() {
+        let more = changed(|spec| {
+            let log = json!({ "name": "log", "driver": "mock", "user": "www" });
+            spec["groups"][0]["tasks"].as_array_mut().expect("tasks").push(log);
+        });
+        let diff = between(more, unchanged());
+        let [gone] = diff.task_groups[0].tasks.as_slice() else { panic!("{:?}", diff.task_groups) };
+        assert_eq!((gone.name.as_str(), gone.r#type), ("log", PieceChange::Deleted));
+        assert_eq!(gone.annotations, [GroupEffect::Replace]);
+        let field = |name: &str| gone.members.fields.iter().find(|field| field.name == name).cloned();
+        let driver = field("driver").expect("the driver");
+        assert_eq!((driver.r#type, driver.old.as_str(), driver.new.as_str()), (PieceChange::Deleted, "mock", ""));
+        assert_eq!(driver.annotations, [], "the whole task has the effect");
+        assert_eq!((field("user").map(|user| user.old), field("name")), (Some("www".to_owned()), None));
+    }
+
+    #[test]
+    fn the_fields_of_a_new_group_are_its_own_and_not_its_tasks() {
+        let more = changed(|spec| {
+            let db = json!({ "name": "db", "count": 3, "tasks": [{ "name": "db", "driver": "mock" }] });
+            spec["groups"].as_array_mut().expect("groups").push(db);
+        });
+        let group = between(unchanged(), more).task_groups[0].clone();
+        let names: Vec<&str> = group.members.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["count"]);
+        assert_eq!(group.members.fields, [field("", "3", "count", None)]);
+        let objects: Vec<&str> = group.members.objects.iter().map(|object| object.name.as_str()).collect();
+        assert!(objects.contains(&"ephemeralDisk") && !objects.contains(&"tasks"), "{objects:?}");
+        let task: Vec<&str> = group.tasks[0].members.fields.iter().map(|field| field.name.as_str()).collect();
+        assert!(task.contains(&"driver") && !task.contains(&"name"), "{task:?}");
+    }
+
+    #[test]
+    fn objects_that_come_or_go_are_objects() {
+        let scaled = || {
+            changed(|spec| {
+                spec["groups"][0]["scaling"] = json!({ "min": 1, "max": 5 });
+                spec["groups"][0]["services"] = json!([{ "name": "s", "portLabel": "http" }]);
+            })
+        };
+        let of = |old, new| {
+            let diff = between(old, new);
+            let members = &diff.task_groups[0].members;
+            assert_eq!(members.fields, []);
+            members.objects.iter().map(|object| (object.name.clone(), object.r#type)).collect::<Vec<_>>()
+        };
+        let all = |change| vec![("scaling".to_owned(), change), ("services".to_owned(), change)];
+        assert_eq!(of(unchanged(), scaled()), all(PieceChange::Added));
+        assert_eq!(of(scaled(), unchanged()), all(PieceChange::Deleted));
+    }
+
+    #[test]
+    fn items_with_names_are_compared_with_their_namesakes_wherever_they_stand() {
+        let services = |all: [(&str, &str); 3]| {
+            changed(|spec| {
+                let all = all.map(|(name, port)| json!({ "name": name, "portLabel": port }));
+                spec["groups"][0]["services"] = json!(all);
+            })
+        };
+        let old = services([("a", "1"), ("b", "2"), ("c", "3")]);
+        let diff = between(old, services([("c", "30"), ("b", "2"), ("a", "10")]));
+        assert_eq!(
+            told(&diff.task_groups[0].members.objects),
+            ["Edited services: portLabel 1 -> 10", "Edited services: portLabel 3 -> 30"]
+        );
+    }
+
+    #[test]
+    fn each_item_of_a_first_list_without_names_is_told() {
+        let constrained = || {
+            let rule = |value: &str| json!({ "lTarget": "${meta.rack}", "operand": "=", "rTarget": value });
+            changed(|spec| spec["constraints"] = json!([rule("a"), rule("b")]))
+        };
+        let added =
+            |value: &str| format!("Added constraints: lTarget  -> ${{meta.rack}}, operand  -> =, rTarget  -> {value}");
+        assert_eq!(told(&between(unchanged(), constrained()).members.objects), [added("a"), added("b")]);
+        let deleted = |value: &str| {
+            format!("Deleted constraints: lTarget ${{meta.rack}} -> , operand = -> , rTarget {value} -> ")
+        };
+        assert_eq!(told(&between(constrained(), unchanged()).members.objects), [deleted("a"), deleted("b")]);
+    }
+
+    #[test]
+    fn of_mount_flags_only_that_they_differ_is_shown() {
+        let mounted = |flags: &[&str]| {
+            changed(|spec| {
+                let options = json!({ "fsType": "nfs", "mountFlags": flags });
+                spec["groups"][0]["volumes"] = json!([{ "name": "data", "type": "csi", "source": "v1",
+                    "accessMode": "single-node-writer", "attachmentMode": "file-system", "mountOptions": options }]);
+            })
+        };
+        let flags = |old: &[&str], new: &[&str]| {
+            let diff = between(mounted(old), mounted(new));
+            let volume = diff.task_groups[0].members.objects[0].clone();
+            told(&volume.members.objects)
+        };
+        let (one, other) = (&["password=a"][..], &["password=b"][..]);
+        assert_eq!(flags(one, other), [format!("Edited mountOptions: mountFlags {REDACTED} -> {REDACTED}")]);
+        assert_eq!(flags(&[], one), [format!("Edited mountOptions: mountFlags  -> {REDACTED}")]);
+        assert_eq!(flags(one, &[]), [format!("Edited mountOptions: mountFlags {REDACTED} -> ")]);
+    }
 }
