@@ -362,3 +362,6 @@ fn unindex<K: Ord + Clone>(index: &mut OrdMap<K, AllocMap>, at: &K, key: &AllocK
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
