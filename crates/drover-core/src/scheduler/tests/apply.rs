@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scheduler::apply::{self, Rejection};
+use crate::scheduler::plan::Stop;
 
 /// The nodes that refuse their part of a plan made in `world`, when `change` came in between.
 fn refused(world: &World, plan: &Plan, change: impl Fn(&mut ClusterView)) -> Vec<(String, Rejection)> {
@@ -163,4 +164,191 @@ fn a_port_or_core_that_was_given_away_is_refused() {
         view.put_alloc(taken);
     });
     assert_eq!(refused, [(at.to_string(), Rejection::Exhausted("network: port 80 is taken".into()))]);
+}
+
+/// A cluster of one node that has room for the plan's only placement, with that plan.
+fn one_placement(change: impl FnOnce(&mut Node)) -> (World, Plan) {
+    let mut world = World::new(&spec(1));
+    for n in 1..10 {
+        world.view.remove_node(&NodeName::from(format!("n-{n}")));
+    }
+    let plan = world.plan();
+    assert_eq!(plan.placements.len(), 1);
+    let mut changed = node("n-0");
+    change(&mut changed);
+    world.view.put_node(changed);
+    (world, plan)
+}
+
+fn exhausted(what: &str) -> [(String, Rejection); 1] {
+    [("n-0".to_owned(), Rejection::Exhausted(what.into()))]
+}
+
+#[test]
+fn of_a_plan_that_is_all_or_nothing_only_the_counters_are_left() {
+    let mut at_once = with(spec(2), "update", json!({ "maxParallel": 1 }));
+    at_once["allAtOnce"] = json!(true);
+    let world = only_two(&at_once);
+    let mut plan = world.plan();
+    let mut view = world.view.clone();
+    filled(&mut view, "n-2");
+    let left = Plan { desired: plan.desired.clone(), ..Plan::default() };
+    assert_eq!(apply::admit(&view, Some(&world.job), &mut plan).len(), 1);
+    assert_desired!(plan, { place: 2 });
+    assert_eq!(plan, left);
+}
+
+#[test]
+fn what_a_gone_node_was_to_rewrite_is_left_out_and_the_rest_happens() {
+    let mut world = World::new(&spec(2));
+    world.old(&before_an_in_place_change(spec(2)));
+    world.allocs(0..2, |alloc| alloc.job_version = 0);
+    let mut plan = world.plan();
+    assert_eq!(plan.in_place.len(), 2);
+    world.view.remove_node(&"n-0".into());
+    let refused = apply::admit(&world.view, Some(&world.job), &mut plan);
+    assert_eq!(refused, [("n-0".into(), Rejection::Gone)]);
+    assert_eq!(plan.in_place.iter().map(|update| update.alloc.node.as_str()).collect::<Vec<_>>(), ["n-1"]);
+}
+
+#[test]
+fn a_mark_that_a_node_refuses_is_left_out_and_the_rest_happens() {
+    let mut world = World::new(&with(spec(2), "disconnect", json!({ "lostAfter": "5m" })));
+    world.allocs(0..2, |_| {});
+    world.set_phase(&["n-0", "n-1"], NodePhase::Disconnected);
+    let mut plan = world.plan();
+    assert_eq!(plan.disconnects.len(), 2);
+    world.set_phase(&["n-0"], NodePhase::Down);
+    let refused = apply::admit(&world.view, Some(&world.job), &mut plan);
+    assert_eq!(refused, [("n-0".into(), Rejection::Phase(NodePhase::Down))]);
+    assert_eq!(plan.disconnects.iter().map(|cut| cut.alloc.node.as_str()).collect::<Vec<_>>(), ["n-1"]);
+}
+
+#[test]
+fn a_node_that_is_down_takes_marks_of_what_is_lost_or_away_without_a_replacement() {
+    use ClientStatus::{Complete, Lost, Unknown};
+    for (replace, marks, is_taken) in [
+        (false, [Lost, Lost], true),
+        (false, [Unknown, Unknown], true),
+        (false, [Lost, Unknown], true),
+        (true, [Lost, Unknown], false),
+        (false, [Unknown, Complete], false),
+    ] {
+        let away = json!({ "lostAfter": "5m", "replace": replace });
+        let mut world = World::new(&with(spec(2), "disconnect", away));
+        world.allocs(0..2, |alloc| alloc.node = "n-0".into());
+        world.set_phase(&["n-0"], NodePhase::Down);
+        let wanted = apply::OnNode { marks: world.view.allocs().zip(marks).collect(), ..apply::OnNode::default() };
+        let got = apply::check(&world.view, Some(&world.job), &"n-0".into(), &wanted);
+        let refused = Err(Rejection::Phase(NodePhase::Down));
+        assert_eq!(got, if is_taken { Ok(()) } else { refused }, "replace: {replace}, {marks:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_disconnected_takes_nothing_new() {
+    let (world, plan) = one_placement(|node| node.phase = NodePhase::Disconnected);
+    assert_eq!(refused(&world, &plan, |_| {}), [("n-0".to_owned(), Rejection::Phase(NodePhase::Disconnected))]);
+}
+
+#[test]
+fn what_ends_in_a_plan_and_has_ended_meanwhile_frees_its_room_once() {
+    let (mut world, mut plan) =
+        one_placement(|node| node.allocatable = Amounts { cpu: 100, memory_mb: 100, disk_mb: 300 });
+    let held: AllocatedResources =
+        serde_json::from_value(json!({ "tasks": { "t": { "cpu": 100, "memoryMB": 100 } } })).unwrap();
+    world.allocs(0..1, |alloc| alloc.resources = Arc::new(held.clone()));
+    let old = Arc::clone(world.view.allocs().next().unwrap());
+    plan.stops.push(Stop::new(&old, StopReason::Updating));
+    assert_eq!(refused(&world, &plan, |_| {}), []);
+    let ended = |view: &mut ClusterView| view.put_alloc(Alloc { client: ClientStatus::Complete, ..(*old).clone() });
+    assert_eq!(refused(&world, &plan, ended), []);
+    let ended_and_filled = |view: &mut ClusterView| {
+        ended(view);
+        filled(view, "n-0");
+    };
+    assert_eq!(refused(&world, &plan, ended_and_filled), exhausted("cpu"));
+}
+
+#[test]
+fn a_core_or_a_device_is_given_to_one_allocation_only() {
+    let gpu = |id: &str| json!({ "vendor": "nvidia", "type": "gpu", "name": "a100", "ids": [id] });
+    let task = |cores: Value, devices: Value| json!({ "t": { "cores": cores, "devices": devices } });
+    let no_devices = "devices: no devices left";
+    for (one, other, wanted) in [
+        (task(json!([1]), json!([])), task(json!([1]), json!([])), Some("cores")),
+        (task(json!([0, 1]), json!([])), task(json!([2, 3, 1]), json!([])), Some("cores")),
+        (task(json!([0, 1]), json!([])), task(json!([2, 3]), json!([])), None),
+        (task(json!([]), json!([gpu("0")])), task(json!([]), json!([gpu("0")])), Some(no_devices)),
+        (task(json!([]), json!([gpu("0")])), task(json!([]), json!([gpu("1"), gpu("0")])), Some(no_devices)),
+        (task(json!([]), json!([gpu("0")])), task(json!([]), json!([gpu("1")])), None),
+    ] {
+        let [one, other] = [one, other].map(|tasks| -> Arc<AllocatedResources> {
+            Arc::new(serde_json::from_value(json!({ "tasks": tasks })).unwrap())
+        });
+        let wanted: Vec<(String, Rejection)> = wanted.into_iter().flat_map(exhausted).collect();
+        let (world, mut plan) = one_placement(|_| {});
+        plan.placements[0].resources = Arc::clone(&one);
+        let mut second = plan.placements[0].clone();
+        second.resources = Arc::clone(&other);
+        plan.placements.push(second);
+        assert_eq!(refused(&world, &plan, |_| {}), wanted, "both are placed: {one:?} {other:?}");
+
+        let (mut world, mut plan) = one_placement(|_| {});
+        world.allocs(0..1, |alloc| alloc.resources = Arc::clone(&one));
+        plan.placements[0].resources = other;
+        assert_eq!(refused(&world, &plan, |_| {}), wanted, "one is there: {one:?} {:?}", plan.placements[0].resources);
+    }
+}
+
+#[test]
+fn a_node_takes_as_many_allocations_as_it_may_have() {
+    for (most, wanted) in [(Some(0), Some("maxAllocs")), (Some(1), Some("maxAllocs")), (Some(2), None), (None, None)] {
+        let (mut world, plan) = one_placement(|node| node.max_allocs = most);
+        world.allocs(0..1, |_| {});
+        let wanted: Vec<(String, Rejection)> = wanted.into_iter().flat_map(exhausted).collect();
+        assert_eq!(refused(&world, &plan, |_| {}), wanted, "{most:?} at most");
+    }
+    let (mut world, plan) = one_placement(|node| node.max_allocs = Some(3));
+    world.allocs(0..1, |_| {});
+    assert_eq!(refused(&world, &plan, |_| {}), [], "there is room for one more");
+}
+
+#[test]
+fn a_rejection_says_what_is_wrong_with_the_node() {
+    for (why, wanted) in [
+        (Rejection::Gone, "the node is gone"),
+        (Rejection::Phase(NodePhase::Down), "the node is down"),
+        (Rejection::NotEligible, "the node is ineligible or being drained"),
+        (Rejection::Exhausted("cpu".into()), "the node has no room: cpu"),
+    ] {
+        assert_eq!(why.to_string(), wanted);
+    }
+}
+
+#[test]
+fn an_allocation_that_is_marked_lost_and_was_not_stopped_is_stopped_once() {
+    let mut world = World::new(&spec(5));
+    for (index, client, desired) in [
+        (0, ClientStatus::Lost, DesiredStatus::Run),
+        (1, ClientStatus::Lost, DesiredStatus::Stop),
+        (2, ClientStatus::Running, DesiredStatus::Run),
+        (3, ClientStatus::Failed, DesiredStatus::Run),
+        (4, ClientStatus::Lost, DesiredStatus::Run),
+        (5, ClientStatus::Lost, DesiredStatus::Run),
+    ] {
+        world.allocs([index], |alloc| (alloc.client, alloc.desired) = (client, desired));
+    }
+    world.allocs([6], |alloc| {
+        (alloc.job, alloc.client) = (JobKey::new("shop", "other"), ClientStatus::Lost);
+    });
+    let in_slot = |index| Arc::clone(world.view.allocs().find(|alloc| alloc.index == index).unwrap());
+    let stop = |index, reason| Stop::new(&in_slot(index), reason);
+    let mut plan = World::new(&spec(1)).plan();
+    plan.stops.push(stop(4, StopReason::NotNeeded));
+    plan.placements[0].replaces = Some(stop(5, StopReason::Rescheduled));
+    apply::finish_lost(&world.view, &key(), &mut plan);
+    assert_eq!(plan.stops, [stop(4, StopReason::NotNeeded), stop(0, StopReason::Lost)]);
+    let added = &plan.stops[1];
+    assert_eq!((added.desired, added.client), (DesiredStatus::Stop, None));
 }
