@@ -37,6 +37,9 @@ fn s_136_evicting_more_than_may_move_at_once_costs() {
 fn s_139_few_victims_of_low_priority_are_cheap() {
     close(preempt::score(&[20]), 0.99994);
     assert!(preempt::score(&[20]) > preempt::score(&[20, 20]) && preempt::score(&[20, 20]) > preempt::score(&[80]));
+    close(preempt::score(&[]), 0.99995);
+    // 100 for the highest, and 1948 for a sum of so many times the highest: the middle.
+    close(preempt::score(&[100; 1948]), 0.5);
 }
 
 /// A world whose nodes are full of another job's allocations: cpu of each, and their priority.
@@ -163,4 +166,150 @@ fn devices_are_freed_by_their_largest_holders() {
         world.view.put_alloc(holder);
     }
     assert_eq!(victims(&world.plan()), ["low-2"]);
+}
+
+/// An allocation of that priority that holds this.
+fn holder(name: &str, priority: i64, held: Usage) -> Evictable {
+    let mut world = World::new(&spec(1));
+    world.allocs(0..1, |alloc| alloc.key = JobKey::new("shop", name));
+    let alloc = Arc::clone(world.view.allocs().next().unwrap());
+    Evictable { alloc, priority, held: Usage { n_allocs: 1, ..held }, max_parallel: 0, already: 0 }
+}
+
+/// Whom a job of priority 100 evicts that asks for so many MHz, on a node where only these hold something.
+fn evicted(asking: &Value, cpu: i64, node: &Node, holders: &[Evictable]) -> Option<String> {
+    let world = World::new(asking);
+    let group = &world.job.definition.spec.groups[0];
+    let mut used = Usage::default();
+    for holder in holders {
+        used.add(&holder.held);
+    }
+    let ask = preempt::PreemptionAsk { priority: 100, amounts: amounts(cpu, 0, 0), group };
+    let chosen = preempt::victims(ask, node, &used, holders, |_| true)?;
+    Some(chosen.iter().map(|one| &*one.alloc.key.name).collect::<Vec<_>>().join(" "))
+}
+
+fn asking_ports(ports: &[u16]) -> Value {
+    let ports: Vec<Value> = ports.iter().map(|port| json!({ "label": format!("p{port}"), "static": port })).collect();
+    with(spec(1), "networks", json!([{ "ports": ports }]))
+}
+
+fn with_ports(name: &str, priority: i64, ports: &[u16]) -> Evictable {
+    let ports = ports.iter().map(|port| ("10.0.0.1".parse().unwrap(), *port)).collect();
+    holder(name, priority, Usage { ports, ..Usage::default() })
+}
+
+#[test]
+fn every_holder_of_a_static_port_gives_way_once_or_none_does() {
+    let of = |name: &str, ports: &[u16]| with_ports(name, 10, ports);
+    for (holders, wanted) in [
+        (vec![of("a", &[80])], Some("a")),
+        (vec![of("a", &[80]), of("b", &[81])], Some("a b")),
+        (vec![of("a", &[80, 81])], Some("a")),
+        (vec![of("a", &[80, 81]), of("b", &[80])], Some("a b")),
+        (vec![of("a", &[80]), with_ports("high", 95, &[80])], None),
+        (vec![of("a", &[80]), with_ports("high", 95, &[82, 83])], Some("a")),
+    ] {
+        assert_eq!(evicted(&asking_ports(&[80, 81]), 0, &node("n-0"), &holders).as_deref(), wanted, "{holders:?}");
+    }
+    let reserved = Node { reserved_ports: [80].into(), ..node("n-0") };
+    assert_eq!(evicted(&asking_ports(&[80]), 0, &reserved, &[of("a", &[80])]), None, "it is the node's own");
+}
+
+#[test]
+fn who_gives_way_for_a_port_gives_room_too_and_others_give_the_rest() {
+    let with_cpu =
+        |one: Evictable, cpu: i64| Evictable { held: Usage { amounts: amounts(cpu, 0, 0), ..one.held.clone() }, ..one };
+    let holders = [
+        with_cpu(with_ports("a", 10, &[]), 100),
+        with_cpu(with_ports("b", 10, &[80]), 100),
+        with_cpu(with_ports("c", 10, &[]), 100),
+    ];
+    let full = Node { allocatable: amounts(300, 0, 0), ..node("n-0") };
+    for (cpu, wanted) in [(100, Some("b")), (200, Some("b a")), (300, Some("b a c")), (301, None)] {
+        assert_eq!(evicted(&asking_ports(&[80]), cpu, &full, &holders).as_deref(), wanted, "{cpu} MHz");
+    }
+}
+
+/// A spec that asks for devices.
+fn asking_devices(mut spec: Value, name: &str, count: i64) -> Value {
+    spec["groups"][0]["tasks"][0]["resources"]["devices"] = json!([{ "name": name, "count": count }]);
+    spec
+}
+
+/// A node with devices: `vendor/type/name` and ids.
+fn with_devices(groups: &[(&str, &[&str])]) -> Node {
+    let group = |(name, ids): &(&str, &[&str])| {
+        let [vendor, kind, name] = name.split('/').collect::<Vec<_>>().try_into().unwrap();
+        let instances: Vec<Value> = ids.iter().map(|id| json!({ "id": id, "healthy": true })).collect();
+        serde_json::from_value(json!({ "vendor": vendor, "type": kind, "name": name, "instances": instances })).unwrap()
+    };
+    Node { devices: groups.iter().map(group).collect(), ..node("n-0") }
+}
+
+/// Makes a holder hold devices too.
+fn and_devices(mut holder: Evictable, name: &str, ids: &[&str]) -> Evictable {
+    let [vendor, kind, name] = name.split('/').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap();
+    holder.held.devices = ids.iter().map(|id| (vendor.clone(), kind.clone(), name.clone(), (*id).to_owned())).collect();
+    holder
+}
+
+fn with_device(name: &str, priority: i64, device: &str, ids: &[&str]) -> Evictable {
+    and_devices(holder(name, priority, Usage::default()), device, ids)
+}
+
+const A100: &str = "nvidia/gpu/a100";
+const H100: &str = "nvidia/gpu/h100";
+
+#[test]
+fn of_devices_that_would_do_those_are_freed_whose_holders_have_the_lowest_priorities() {
+    let one_each = with_devices(&[(A100, &["0"]), (H100, &["1"])]);
+    for (of_a100, of_h100, wanted) in [(30, 20, "h"), (20, 30, "a"), (20, 20, "a")] {
+        let holders = [with_device("a", of_a100, A100, &["0"]), with_device("h", of_h100, H100, &["1"])];
+        let got = evicted(&asking_devices(spec(1), "gpu", 1), 0, &one_each, &holders);
+        assert_eq!(got.as_deref(), Some(wanted), "{of_a100} and {of_h100}");
+    }
+    let two_each = with_devices(&[(H100, &["0", "1"]), (A100, &["2", "3"])]);
+    let holders = [
+        with_device("a", 20, A100, &["2"]),
+        with_device("b", 20, A100, &["3"]),
+        with_device("h", 30, H100, &["0", "1"]),
+    ];
+    let got = evicted(&asking_devices(spec(1), "gpu", 2), 0, &two_each, &holders);
+    assert_eq!(got.as_deref(), Some("a b"), "a priority counts once");
+}
+
+#[test]
+fn holders_of_other_devices_stay() {
+    let other = "amd/gpu/a100";
+    let node = with_devices(&[(A100, &["0"]), (H100, &["1"]), (other, &["2"])]);
+    let holders =
+        [with_device("a", 10, H100, &["1"]), with_device("b", 10, other, &["2"]), with_device("c", 10, A100, &["0"])];
+    assert_eq!(evicted(&asking_devices(spec(1), A100, 1), 0, &node, &holders).as_deref(), Some("c"));
+    assert_eq!(evicted(&asking_devices(spec(1), A100, 2), 0, &node, &holders), None, "there is one only");
+}
+
+#[test]
+fn devices_that_are_free_or_freed_for_a_port_need_no_other_holder() {
+    let holders = [
+        with_device("a", 10, A100, &["0"]),
+        and_devices(with_ports("b", 10, &[80]), A100, &["1"]),
+        with_device("c", 20, A100, &["2", "3"]),
+    ];
+    let full: &[&str] = &["0", "1", "2", "3"];
+    let one_free: &[&str] = &["0", "1", "2", "3", "4"];
+    for (port, ids, count, wanted) in [
+        (None, one_free, 2, Some("a")),
+        (None, one_free, 3, Some("a b")),
+        (None, full, 1, Some("a")),
+        (None, full, 5, None),
+        (Some(80), full, 1, Some("b")),
+        (Some(80), full, 2, Some("b a")),
+        (Some(80), one_free, 2, Some("b")),
+        (Some(80), full, 5, None),
+    ] {
+        let asking = asking_devices(asking_ports(port.as_slice()), A100, count);
+        let got = evicted(&asking, 0, &with_devices(&[(A100, ids)]), &holders);
+        assert_eq!(got.as_deref(), wanted, "port {port:?} and {count} of {ids:?}");
+    }
 }
