@@ -171,3 +171,69 @@ impl<'a> Proposed<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::scheduler::tests::{World, key, spec};
+
+    /// Three allocations on `n-0` that hold 100 MHz each: `a` and `b` of the job, `other` of another one.
+    fn world() -> World {
+        let held = json!({ "tasks": { "t": { "cpu": 100, "memoryMB": 100 } } });
+        let held: Arc<AllocatedResources> = Arc::new(serde_json::from_value(held).unwrap());
+        let mut world = World::new(&spec(2));
+        for (name, job) in [("a", "web"), ("b", "web"), ("other", "other")] {
+            world.allocs(0..1, |alloc| {
+                (alloc.key, alloc.job) = (AllocKey::new("shop", name), JobKey::new("shop", job));
+                alloc.resources = Arc::clone(&held);
+            });
+        }
+        world
+    }
+
+    fn alloc(world: &World, name: &str) -> Arc<Alloc> {
+        Arc::clone(world.view.alloc(&AllocKey::new("shop", name)).unwrap())
+    }
+
+    /// MHz in use on `n-0`, and the job's allocations there.
+    fn seen(world: &World, proposed: &Proposed<'_>) -> (i64, (i64, i64)) {
+        let entry = world.view.node_entry(&"n-0".into()).unwrap();
+        (proposed.usage(entry).amounts.cpu, proposed.own_on(entry, "web"))
+    }
+
+    #[test]
+    fn what_was_taken_out_and_is_put_back_is_there_as_before() {
+        let (world, job) = (world(), key());
+        let (a, other) = (alloc(&world, "a"), alloc(&world, "other"));
+        let mut proposed = Proposed::new(&world.view, &job);
+        assert_eq!(seen(&world, &proposed), (300, (2, 2)));
+        proposed.end(&a);
+        assert_eq!((seen(&world, &proposed), proposed.stays(&a)), ((200, (1, 1)), false));
+        proposed.end(&other);
+        assert_eq!((seen(&world, &proposed), proposed.stays(&other)), ((100, (1, 1)), false));
+        proposed.keep(&a);
+        assert_eq!((seen(&world, &proposed), proposed.stays(&a)), ((200, (2, 2)), true));
+        proposed.keep(&a);
+        assert_eq!(seen(&world, &proposed), (200, (2, 2)), "it was back already");
+        proposed.keep(&other);
+        assert_eq!((seen(&world, &proposed), proposed.stays(&other)), ((300, (2, 2)), true));
+    }
+
+    #[test]
+    fn evictions_are_counted_for_each_group_of_a_job_and_plain_ends_are_not() {
+        let (world, job) = (world(), key());
+        let [a, b, other] = ["a", "b", "other"].map(|name| alloc(&world, name));
+        let mut proposed = Proposed::new(&world.view, &job);
+        let counts = |proposed: &Proposed<'_>| [&a, &b, &other].map(|alloc| proposed.evicted(alloc));
+        assert_eq!(counts(&proposed), [0, 0, 0]);
+        proposed.evict(&a);
+        assert_eq!((counts(&proposed), seen(&world, &proposed)), ([1, 1, 0], (200, (1, 1))));
+        proposed.evict(&b);
+        assert_eq!((counts(&proposed), seen(&world, &proposed)), ([2, 2, 0], (100, (0, 0))));
+        proposed.end(&other);
+        assert_eq!((counts(&proposed), seen(&world, &proposed)), ([2, 2, 0], (0, (0, 0))));
+        assert_eq!(proposed.evicted(&Alloc { group: "db".into(), ..(*a).clone() }), 0);
+    }
+}
