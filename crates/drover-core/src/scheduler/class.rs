@@ -211,4 +211,26 @@ mod tests {
         assert_ne!(of(|node| node.drivers.extend([("exec".into(), DriverState::Unhealthy)])), plain);
         assert_ne!(of(|node| node.network_modes.extend(["cni/mesh".into()])), plain);
     }
+
+    #[test]
+    fn a_class_is_written_with_its_version_and_sixteen_digits() {
+        assert_eq!(NodeClass(0xab).to_string(), "v1:00000000000000ab");
+        assert_eq!(NodeClass(u64::MAX).to_string(), "v1:ffffffffffffffff");
+    }
+
+    #[test]
+    fn a_map_by_shape_takes_the_shape_for_its_hash() {
+        use std::hash::BuildHasher;
+
+        let hasher = BuildHasherDefault::<Passed>::new();
+        for shape in [0, 1, 7, u64::MAX] {
+            assert_eq!(hasher.hash_one(NodeShape(shape)), shape);
+        }
+        let of_text = |text: &[u8]| {
+            let mut hasher = hasher.build_hasher();
+            hasher.write(text);
+            hasher.finish()
+        };
+        assert_ne!(of_text(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"), of_text(b"\xff\xff\xff\xff\xff\xff\xff\xff\0"));
+    }
 }
