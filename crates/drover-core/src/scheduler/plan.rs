@@ -385,3 +385,61 @@ pub struct DesiredUpdates {
     /// Failed, and will be replaced later.
     pub reschedule_later: i64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::tests::{World, spec};
+
+    #[test]
+    fn a_plan_is_empty_when_it_writes_nothing_whatever_it_found() {
+        let mut world = World::new(&spec(1));
+        let placements = world.plan().placements;
+        assert_eq!(placements.len(), 1);
+        world.allocs(0..1, |_| {});
+        let alloc = Arc::clone(world.view.allocs().next().unwrap());
+        let in_place = InPlace {
+            alloc: Arc::clone(&alloc),
+            job_version: 1,
+            deployment: None,
+            resources: Arc::new(AllocatedResources::default()),
+        };
+        let attributes = AttributeUpdate { alloc: alloc.key.clone(), follow_up: None, last_reschedule: None };
+        let deployment = DeploymentPlan {
+            name: "d".into(),
+            is_new: true,
+            job_version: 1,
+            description: DeploymentDescription::default(),
+            groups: BTreeMap::new(),
+        };
+        let update = DeploymentUpdate {
+            deployment: alloc.key.clone(),
+            phase: DeploymentPhase::Cancelled,
+            description: DeploymentDescription::default(),
+        };
+        let nothing = Plan::default;
+        let cut = Disconnect { alloc: Arc::clone(&alloc), follow_up: None };
+        for (what, plan) in [
+            ("a stop", Plan { stops: vec![Stop::new(&alloc, StopReason::NotNeeded)], ..nothing() }),
+            ("a placement", Plan { placements, ..nothing() }),
+            ("an update in place", Plan { in_place: vec![in_place], ..nothing() }),
+            ("a disconnect", Plan { disconnects: vec![cut], ..nothing() }),
+            ("a reconnect", Plan { reconnects: vec![Arc::clone(&alloc)], ..nothing() }),
+            ("attributes", Plan { attributes: vec![attributes], ..nothing() }),
+            ("a deployment", Plan { deployment: Some(deployment), ..nothing() }),
+            ("the end of a deployment", Plan { deployment_updates: vec![update], ..nothing() }),
+        ] {
+            assert!(!plan.is_empty(), "{what}");
+        }
+        let found = Plan {
+            refused: Some("no".into()),
+            failed: [("web".to_owned(), AllocMetric::default())].into(),
+            is_blocked: true,
+            queued: [("web".to_owned(), 1)].into(),
+            desired: [("web".to_owned(), DesiredUpdates { ignore: 1, ..DesiredUpdates::default() })].into(),
+            held_back: 1,
+            ..nothing()
+        };
+        assert!(nothing().is_empty() && found.is_empty());
+    }
+}
