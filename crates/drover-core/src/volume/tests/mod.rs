@@ -8,6 +8,7 @@ mod handle;
 mod instances;
 mod plugin;
 mod properties;
+mod provision;
 mod register;
 mod release;
 mod snapshot;
