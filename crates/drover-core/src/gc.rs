@@ -67,7 +67,9 @@ pub fn allocations(view: &ClusterView, job: &JobKey, limits: &Thresholds, now: T
 type SlotKey<'a> = (&'a str, i64, Option<&'a NodeName>);
 
 fn slot<'a>(view: &ClusterView, alloc: &'a Alloc) -> SlotKey<'a> {
-    let job_type = view.definition_of(alloc).map(|definition| definition.job_type());
+    // A version that is collected was of the job's type: that never changes.
+    let of_job = || view.job(&alloc.job).map(|job| &job.definition);
+    let job_type = view.definition_of(alloc).or_else(of_job).map(|definition| definition.job_type());
     let is_per_node = matches!(job_type, Some(JobType::System | JobType::Sysbatch));
     (&alloc.group, alloc.index, is_per_node.then_some(&alloc.node))
 }

@@ -315,3 +315,23 @@ fn an_ended_launch_goes_when_more_than_four_hours_have_passed() {
         }
     }
 }
+
+#[test]
+fn what_ran_on_each_node_is_told_apart_although_its_version_is_gone() {
+    let mut spec = spec(1);
+    spec["type"] = json!("sysbatch");
+    spec["groups"][0].as_object_mut().unwrap().remove("update");
+    let mut world = World::new(&spec);
+    let mut put = |name: &str, node: &str, version, age| {
+        world.allocs(0..1, |alloc| {
+            (alloc.key, alloc.node) = (JobKey::new("shop", name), node.into());
+            (alloc.client, alloc.job_version) = (ClientStatus::Complete, version);
+            (alloc.last_event_at, alloc.created_at) = (ago(age), ago(age));
+        });
+    };
+    // Of version 0 there is no object any more.
+    put("first-on-0", "n-0", 0, 50);
+    put("first-on-1", "n-1", 0, 60);
+    put("next-on-0", "n-0", 1, 1);
+    assert_eq!(collected(&world), ["first-on-0"], "the other one is the newest of its node");
+}

@@ -153,10 +153,10 @@ fn port_holders<'a>(
         if node.reserved_ports.contains(&port) {
             return None;
         }
-        let n_held = used.ports.iter().filter(|(_, held)| *held == port).count();
-        let holders: Vec<&&Evictable> =
-            allowed.iter().filter(|one| one.held.ports.iter().any(|(_, held)| *held == port)).collect();
-        if holders.len() < n_held {
+        // One that holds it on several addresses gives all of them up.
+        let n_of = |usage: &Usage| usage.ports.iter().filter(|(_, held)| *held == port).count();
+        let holders: Vec<&&Evictable> = allowed.iter().filter(|one| n_of(&one.held) > 0).collect();
+        if holders.iter().map(|one| n_of(&one.held)).sum::<usize>() < n_of(used) {
             return None;
         }
         for holder in holders {

@@ -145,13 +145,6 @@ impl<'a> Proposed<'a> {
         }
     }
 
-    /// Whether one of the allocations that will be on a node satisfies a condition on its group and slot.
-    pub fn any_on(&self, node: &NodeName, wanted: WantedGroup<'_>, holds: impl Fn(&Group, i64) -> bool) -> bool {
-        let mut found = false;
-        self.each_on(node, wanted, |_, group, index| found |= holds(group, index));
-        found
-    }
-
     fn usage_mut(&mut self, node: &NodeName) -> Option<&mut Usage> {
         if !self.changed.contains_key(node) {
             let stored = self.view.node_entry(node)?.usage.clone();

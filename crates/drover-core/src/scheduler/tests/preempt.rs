@@ -217,6 +217,19 @@ fn every_holder_of_a_static_port_gives_way_once_or_none_does() {
 }
 
 #[test]
+fn one_that_holds_a_port_on_several_addresses_gives_all_of_them_up() {
+    let on = |name: &str, priority, addresses: &[&str]| {
+        let ports = addresses.iter().map(|address| (address.parse().unwrap(), 80)).collect();
+        holder(name, priority, Usage { ports, ..Usage::default() })
+    };
+    let both = on("a", 10, &["10.0.0.1", "10.0.0.2"]);
+    let evicts = |holders: &[Evictable]| evicted(&asking_ports(&[80]), 0, &node("n-0"), holders);
+    assert_eq!(evicts(&[both.clone()]).as_deref(), Some("a"));
+    assert_eq!(evicts(&[both.clone(), on("b", 10, &["10.0.0.3"])]).as_deref(), Some("a b"));
+    assert_eq!(evicts(&[both, on("high", 95, &["10.0.0.3"])]), None, "one of its holders stays");
+}
+
+#[test]
 fn who_gives_way_for_a_port_gives_room_too_and_others_give_the_rest() {
     let with_cpu =
         |one: Evictable, cpu: i64| Evictable { held: Usage { amounts: amounts(cpu, 0, 0), ..one.held.clone() }, ..one };
