@@ -29,7 +29,7 @@ pub fn explain(metric: &AllocMetric) -> String {
     let mut parts: Vec<String> =
         reasons.into_iter().take(TOLD).map(|(n, text)| format!("{text} on {n} of {all} nodes")).collect();
     if more > 0 {
-        parts.push(format!("{more} further reasons"));
+        parts.push(format!("{more} further {}", if more == 1 { "reason" } else { "reasons" }));
     }
     let mut text = parts.join(", ");
     text.push_str("; ");

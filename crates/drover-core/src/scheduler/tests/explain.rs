@@ -161,6 +161,7 @@ fn six_reasons_are_told_and_the_rest_is_counted() {
     let remedy = "relax this rule, or change a node so that it holds: that alone opens up to 9";
     let rules = [("a", 9), ("b", 8), ("c", 7), ("d", 6), ("e", 5), ("f", 4), ("g", 3), ("h", 2)];
     assert_eq!(filtered(&rules[..6]), format!("{told}; {remedy}"));
+    assert_eq!(filtered(&rules[..7]), format!("{told}, 1 further reason; {remedy}"));
     assert_eq!(filtered(&rules), format!("{told}, 2 further reasons; {remedy}"));
 }
 
