@@ -410,3 +410,29 @@ fn s_065_while_canaries_run_others_are_replaced_with_what_was_proven() {
     let plan = check(&world, &[1, 4], &[1, 4], &[]);
     assert!(plan.placements.iter().all(|placement| placement.job_version == 0 && !placement.canary));
 }
+
+#[test]
+fn a_new_deployment_goes_by_the_policy_of_its_group() {
+    let of = |update: Value| {
+        let mut world = changed(&with(spec(4), "update", update));
+        old(&mut world, 0..4);
+        let GroupState { auto_revert, auto_promote, progress_deadline, .. } = state(&world.plan()).clone();
+        (auto_revert, auto_promote, progress_deadline.to_std().as_secs())
+    };
+    assert_eq!(of(json!({ "maxParallel": 1 })), (false, false, 600), "the defaults");
+    assert_eq!(
+        of(json!({ "maxParallel": 1, "canary": 1, "autoPromote": true, "progressDeadline": "90s" })),
+        (false, true, 90)
+    );
+    assert_eq!(of(json!({ "maxParallel": 1, "autoRevert": true, "progressDeadline": "15m" })), (true, false, 900));
+}
+
+#[test]
+fn updates_that_wait_for_their_turn_are_counted() {
+    for (n_old, wanted) in [(10, 6), (5, 1), (4, 0), (1, 0)] {
+        let mut world = changed(&u4(10));
+        old(&mut world, 0..n_old);
+        world.allocs(n_old..10, |_| {});
+        assert_eq!(world.plan().held_back, wanted, "{n_old} of the old version");
+    }
+}
