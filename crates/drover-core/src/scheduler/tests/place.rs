@@ -1,6 +1,8 @@
 //! Cases of `spec/scheduler.md` 3.13 and 5: where allocations go, what is recorded when they go nowhere, and how nodes
 //! score.
 
+use drover_api::metric::{AllocMetric, Nearest, ResourcesExhausted};
+
 use super::*;
 use crate::scheduler::place::fullness;
 use crate::scheduler::plan::Scores;
@@ -43,6 +45,64 @@ fn s_092_what_fits_is_placed_and_the_rest_queued() {
     let failed = &plan.failed["web"];
     assert_eq!((failed.coalesced_failures, failed.dimension_exhausted["cpu"]), (1, 1));
     assert_eq!(failed.resources_exhausted["t"].cpu, 200, "two allocations asked in vain");
+}
+
+#[test]
+fn nodes_that_are_not_taken_are_counted_by_cause_datacenter_and_class() {
+    let tasks = json!([{ "name": "t", "driver": "mock", "resources": { "cpu": 500, "memoryMB": 400 } }]);
+    let spec = with(with(spec(1), "tasks", tasks), "ephemeralDisk", json!({ "sizeMB": 300 }));
+    let spec = with(spec, "constraints", json!([{ "lTarget": "${meta.rack}", "operand": "!=", "rTarget": "r9" }]));
+    let of = |name: &str, class: &str, (cpu, memory_mb, disk_mb): (i64, i64, i64)| Node {
+        class: class.into(),
+        allocatable: Amounts { cpu, memory_mb, disk_mb },
+        ..node(name)
+    };
+    let away = |name: &str, phase| Node { phase, ..node(name) };
+    let world = only(
+        &spec,
+        [
+            of("lacks-memory", "small", (1000, 300, 1000)),
+            of("lacks-disk", "small", (1000, 1000, 150)),
+            Node { datacenter: "dc2".into(), ..of("lacks-two", "", (450, 396, 1000)) },
+            Node { class: "old".into(), ..rack("is-excluded", "r9") },
+            away("down-1", NodePhase::Down),
+            away("down-2", NodePhase::Down),
+            away("comes", NodePhase::Initializing),
+            away("is-silent", NodePhase::Disconnected),
+            Node { is_draining: true, is_eligible: false, ..node("drains") },
+            Node { is_eligible: false, ..node("is-closed") },
+            Node { pool: "other".into(), ..away("of-others", NodePhase::Down) },
+        ],
+    );
+    let mut failed = world.plan().failed.remove("web").expect("no place");
+    let rules = std::mem::take(&mut failed.constraint_filtered);
+    assert_eq!(rules.into_values().collect::<Vec<_>>(), [1]);
+    fn counts<const N: usize>(counts: [(&str, i64); N]) -> BTreeMap<String, i64> {
+        counts.map(|(key, n)| (key.to_owned(), n)).into()
+    }
+    let wanted = AllocMetric {
+        nodes_evaluated: 4,
+        nodes_in_pool: 4,
+        nodes_filtered: 1,
+        nodes_exhausted: 3,
+        node_pool: "default".to_owned(),
+        nodes_available: counts([("dc1", 3), ("dc2", 1)]),
+        nodes_unavailable: counts([
+            ("down", 2),
+            ("initializing", 1),
+            ("disconnected", 1),
+            ("draining", 1),
+            ("ineligible", 1),
+        ]),
+        class_filtered: counts([("old", 1)]),
+        dimension_exhausted: counts([("cpu", 1), ("memory", 1), ("disk", 1)]),
+        class_exhausted: counts([("small", 2)]),
+        resources_exhausted: [("t".to_owned(), ResourcesExhausted { cpu: 500, memory_mb: 400 })].into(),
+        // A tenth of the cpu and a hundredth of the memory that are asked for.
+        nearest: Some(Nearest { node: "lacks-two".to_owned(), cpu: 50, memory_mb: 4, disk_mb: 0 }),
+        ..AllocMetric::default()
+    };
+    assert_eq!(failed, wanted);
 }
 
 #[test]

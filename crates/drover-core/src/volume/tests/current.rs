@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::condition::ConditionStatus;
-use drover_api::csi_volume::{AttachState, CapacityRange, VolumeConditionType as Type, VolumeReason as Reason};
+use drover_api::csi_volume::{
+    AttachState, CapacityRange, Topology, TopologyRequest, VolumeConditionType as Type, VolumeReason as Reason,
+};
 
 use super::*;
 use crate::volume::attach;
@@ -275,4 +277,88 @@ fn a_size_that_no_controller_can_make_is_told() {
     assert_eq!((why, seen.schedulable), (Reason::InvalidSpec, true), "it can be used as it is");
     assert!(message.starts_with("spec.capacity.min: 20Gi is above the volume's size 10Gi"), "{message}");
     assert_eq!(reason(&seen, Type::Ready), Some(Reason::InvalidSpec));
+}
+
+/// The volume without an id at its provider, which can do this, as it stands after the first look.
+fn nameless(capabilities: &[&str], since: &Since<'_>, change: impl FnOnce(&mut CSIVolumeSpec)) -> CSIVolumeStatus {
+    let mut stage = Stage::new(AccessMode::SingleNodeWriter);
+    for name in ["n-1", "n-2"] {
+        let capabilities = capabilities.iter().map(|name| (*name).to_owned()).collect();
+        stage.put_node(plugin_node(name, |info| info.capabilities = capabilities));
+    }
+    let mut spec = CSIVolumeSpec { external_id: String::new(), ..stage.spec() };
+    change(&mut spec);
+    stage.put_volume(&v1(), spec, CSIVolumeStatus { observed_generation: -1, ..CSIVolumeStatus::default() });
+    stage.look(since).status
+}
+
+#[test]
+fn a_copy_is_refused_where_no_controller_makes_volumes() {
+    let refused = |status: &CSIVolumeStatus| condition(status, Type::Schedulable).expect("a condition").2;
+    let attaches = ["PUBLISH_UNPUBLISH_VOLUME"];
+    let clone = nameless(&attaches, &Since::default(), |spec| spec.clone_id = "vol-9".to_owned());
+    let no_copy = "no controller of plugin p can make volumes, so that there is no copy of";
+    assert!(refused(&clone).starts_with(&format!("spec.cloneID: {no_copy} vol-9; ")), "{}", refused(&clone));
+    assert_eq!((clone.schedulable, reason(&clone, Type::Stalled)), (false, Some(Reason::InvalidSpec)));
+    let snapshot = nameless(&attaches, &Since::default(), |spec| spec.snapshot_id = "snap-2".to_owned());
+    assert!(refused(&snapshot).starts_with(&format!("spec.snapshotID: {no_copy} snap-2; ")), "{}", refused(&snapshot));
+    let own = nameless(&attaches, &Since::default(), |_| {});
+    assert_ne!(reason(&own, Type::Stalled), Some(Reason::InvalidSpec), "it is no copy");
+    let made = nameless(&["CREATE_DELETE_VOLUME"], &Since::default(), |spec| spec.clone_id = "vol-9".to_owned());
+    assert_eq!(reason(&made, Type::Schedulable), Some(Reason::Creating));
+}
+
+#[test]
+fn a_provider_is_asked_to_make_what_is_valid_and_stays() {
+    let asked = |status: &CSIVolumeStatus| (status.created_by_drover, status.provider_name.clone());
+    let (makes, no) = (["CREATE_DELETE_VOLUME"], (false, String::new()));
+    let made = nameless(&makes, &Since::default(), |_| {});
+    assert_eq!(asked(&made), (true, "drover-v1".to_owned()));
+    let deleting = Since { is_deleting: true, ..Since::default() };
+    assert_eq!(asked(&nameless(&makes, &deleting, |_| {})), no, "it is being deleted");
+    let invalid = nameless(&makes, &Since::default(), |spec| spec.capabilities.clear());
+    assert_eq!(asked(&invalid), no, "nothing says how it is used");
+    let named = nameless(&makes, &Since::default(), |spec| spec.external_id = "vol-1".to_owned());
+    assert_eq!(asked(&named), no, "it is there");
+}
+
+#[test]
+fn a_volume_that_was_never_looked_at_begins_with_what_its_spec_says_and_who_holds_it() {
+    let mut stage = Stage::new(AccessMode::SingleNodeWriter);
+    stage.holder("a1", "n-1", ClaimMode::Write);
+    let required = vec![Topology { segments: BTreeMap::from([("zone".to_owned(), "a".to_owned())]) }];
+    let request = TopologyRequest { required: required.clone(), ..TopologyRequest::default() };
+    let (spec, held) = (CSIVolumeSpec { topology_request: Some(request), ..stage.spec() }, stage.status());
+    stage.put_volume(&v1(), spec, CSIVolumeStatus { observed_generation: -1, validated_generation: 0, ..held.clone() });
+    let first = stage.look(&Since::default()).status;
+    assert_eq!((first.external_id.as_str(), first.topologies, first.observed_generation), ("vol-1", required, 1));
+    let holders: Vec<_> = first.claims.iter().map(|claim| claim.alloc_id.as_str()).collect();
+    assert_eq!(holders, ["a1"]);
+    assert_eq!((first.access_mode, first.attachment_mode), (held.access_mode, held.attachment_mode));
+    assert!(first.access_mode.is_some());
+}
+
+#[test]
+fn a_size_is_told_only_where_it_is_above_the_volumes_and_nothing_can_make_it_larger() {
+    let stalled = |can: bool, min: &str, capacity: &str| {
+        let mut stage = Stage::new(AccessMode::SingleNodeWriter);
+        let capability = if can { "EXPAND_VOLUME" } else { "PUBLISH_UNPUBLISH_VOLUME" };
+        for name in ["n-1", "n-2"] {
+            stage.put_node(plugin_node(name, |info| info.capabilities = vec![capability.to_owned()]));
+        }
+        let range = CapacityRange { min: min.to_owned(), max: String::new() };
+        let (spec, status) = (stage.spec(), stage.status());
+        stage.put_volume(
+            &v1(),
+            CSIVolumeSpec { capacity: Some(range), ..spec },
+            CSIVolumeStatus { capacity: capacity.to_owned(), ..status },
+        );
+        reason(&stage.look(&Since::default()).status, Type::Stalled)
+    };
+    assert_eq!(stalled(false, "11Gi", "10Gi"), Some(Reason::InvalidSpec));
+    for (can, min, capacity) in
+        [(true, "11Gi", "10Gi"), (false, "10Gi", "10Gi"), (false, "9Gi", "10Gi"), (false, "1Gi", "")]
+    {
+        assert_eq!(stalled(can, min, capacity), None, "{min} of {capacity}");
+    }
 }
