@@ -147,9 +147,8 @@ impl TaskRunner {
         if let Some(versions) = self.templates.as_mut().and_then(Templates::begins_with) {
             self.note_values(versions);
         }
-        // An agent that dies in between finds the run by the id under which it was to begin.
-        self.tell().await;
         self.keep().await;
+        self.tell().await;
         if is_first {
             let text = format!("task {} is up", self.plan.task.name);
             self.env.events.emit(&self.plan.allocation, Reason::TaskStarted, text);

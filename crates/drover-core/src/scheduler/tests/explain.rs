@@ -5,10 +5,6 @@ use drover_api::metric::AllocMetric;
 use super::*;
 use crate::scheduler::explain::explain;
 
-fn counts(all: &[(&str, i64)]) -> BTreeMap<String, i64> {
-    all.iter().map(|(key, n)| ((*key).to_owned(), *n)).collect()
-}
-
 /// What is told when rules left out that many of ten nodes.
 fn filtered(rules: &[(&str, i64)]) -> String {
     explain(&AllocMetric { nodes_evaluated: 10, constraint_filtered: counts(rules), ..AllocMetric::default() })

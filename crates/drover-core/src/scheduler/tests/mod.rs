@@ -253,6 +253,11 @@ fn range(slots: std::ops::Range<i64>) -> Vec<i64> {
     slots.collect()
 }
 
+/// Numbers by name, as metrics have them.
+fn counts(all: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+}
+
 /// The job of a spec, with `change` made to its only group.
 fn with(mut spec: Value, field: &str, value: Value) -> Value {
     spec["groups"][0][field] = value;

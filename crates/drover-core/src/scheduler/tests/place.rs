@@ -77,26 +77,23 @@ fn nodes_that_are_not_taken_are_counted_by_cause_datacenter_and_class() {
     let mut failed = world.plan().failed.remove("web").expect("no place");
     let rules = std::mem::take(&mut failed.constraint_filtered);
     assert_eq!(rules.into_values().collect::<Vec<_>>(), [1]);
-    fn counts<const N: usize>(counts: [(&str, i64); N]) -> BTreeMap<String, i64> {
-        counts.map(|(key, n)| (key.to_owned(), n)).into()
-    }
     let wanted = AllocMetric {
         nodes_evaluated: 4,
         nodes_in_pool: 4,
         nodes_filtered: 1,
         nodes_exhausted: 3,
         node_pool: "default".to_owned(),
-        nodes_available: counts([("dc1", 3), ("dc2", 1)]),
-        nodes_unavailable: counts([
+        nodes_available: counts(&[("dc1", 3), ("dc2", 1)]),
+        nodes_unavailable: counts(&[
             ("down", 2),
             ("initializing", 1),
             ("disconnected", 1),
             ("draining", 1),
             ("ineligible", 1),
         ]),
-        class_filtered: counts([("old", 1)]),
-        dimension_exhausted: counts([("cpu", 1), ("memory", 1), ("disk", 1)]),
-        class_exhausted: counts([("small", 2)]),
+        class_filtered: counts(&[("old", 1)]),
+        dimension_exhausted: counts(&[("cpu", 1), ("memory", 1), ("disk", 1)]),
+        class_exhausted: counts(&[("small", 2)]),
         resources_exhausted: [("t".to_owned(), ResourcesExhausted { cpu: 500, memory_mb: 400 })].into(),
         // A tenth of the cpu and a hundredth of the memory that are asked for.
         nearest: Some(Nearest { node: "lacks-two".to_owned(), cpu: 50, memory_mb: 4, disk_mb: 0 }),

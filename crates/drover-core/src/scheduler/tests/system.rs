@@ -1,5 +1,7 @@
 //! Cases of `spec/scheduler.md` 7: system and sysbatch jobs.
 
+use drover_api::metric::AllocMetric;
+
 use super::*;
 
 fn system(update: Value) -> Value {
@@ -390,4 +392,61 @@ fn a_distinct_property_limits_a_system_job_too() {
     let plan = world.plan();
     // Two on each of three racks, one of them there already.
     assert_eq!(plan.placements.len(), 5);
+}
+
+#[test]
+fn nodes_without_room_for_a_system_job_are_counted_and_waited_for() {
+    let mut world = World::new(&system(json!({ "maxParallel": 0 })));
+    for n in 0..10 {
+        world.view.remove_node(&NodeName::from(format!("n-{n}")));
+    }
+    for (name, class, datacenter) in [("a", "old", "dc1"), ("b", "", "dc1"), ("c", "old", "dc2")] {
+        let allocatable = Amounts { cpu: 50, memory_mb: 1000, disk_mb: 10_000 };
+        let (class, datacenter) = (class.into(), datacenter.into());
+        world.view.put_node(Node { class, datacenter, allocatable, ..node(name) });
+    }
+    let plan = world.plan();
+    let wanted = AllocMetric {
+        nodes_evaluated: 1,
+        nodes_exhausted: 1,
+        nodes_in_pool: 3,
+        node_pool: "default".to_owned(),
+        nodes_available: counts(&[("dc1", 2), ("dc2", 1)]),
+        dimension_exhausted: counts(&[("cpu", 1)]),
+        class_exhausted: counts(&[("old", 1)]),
+        coalesced_failures: 2,
+        ..AllocMetric::default()
+    };
+    assert_eq!(plan.failed["web"], wanted);
+    let waits: Vec<&str> = plan.waits_for.nodes.iter().map(NodeName::as_str).collect();
+    assert_eq!((plan.queued["web"], plan.is_blocked, waits.as_slice()), (3, true, &["a", "b", "c"][..]));
+}
+
+#[test]
+fn nodes_that_a_system_job_excludes_are_counted_where_it_runs_nowhere() {
+    let mut failed = constrained(&["n-0", "n-1", "n-2"]).failed.remove("web").expect("it runs nowhere");
+    let rules = std::mem::take(&mut failed.constraint_filtered);
+    assert_eq!(rules.into_values().collect::<Vec<_>>(), [1, 1, 1], "a rule for each node");
+    let wanted = AllocMetric {
+        nodes_evaluated: 3,
+        nodes_filtered: 3,
+        nodes_in_pool: 3,
+        node_pool: "default".to_owned(),
+        nodes_available: counts(&[("dc1", 3)]),
+        ..AllocMetric::default()
+    };
+    assert_eq!(failed, wanted);
+}
+
+#[test]
+fn a_new_deployment_of_a_system_job_goes_by_the_policy_of_its_group() {
+    let of = |update: Value| {
+        let plan = outdated(update, 4).plan();
+        let GroupState { auto_revert, auto_promote, progress_deadline, .. } =
+            plan.deployment.expect("a deployment").groups["web"].clone();
+        (auto_revert, auto_promote, progress_deadline.to_std().as_secs())
+    };
+    assert_eq!(of(json!({ "maxParallel": 1 })), (false, false, 600), "the defaults");
+    assert_eq!(of(json!({ "maxParallel": 1, "autoRevert": true, "progressDeadline": "15m" })), (true, false, 900));
+    assert_eq!(of(json!({ "maxParallel": 1, "canary": 50, "autoPromote": true })), (false, true, 600));
 }
