@@ -531,7 +531,7 @@ fn after_a_revert_what_runs_and_how_it_is_and_what_to_do_come_first() {
 fn while_the_restored_version_is_rolled_out_the_roll_out_is_told() {
     let reverted = Some(Reverted { version: 2, restored: 0 });
     let going = |deployment, is_evaluating| {
-        Case { reverted, deployment, is_evaluating, ..Case::default() }.with(vec![running(0)])
+        Case { is_evaluating, deployment, reverted, ..Case::default() }.with(vec![running(0)])
     };
     let rolling = Some(deployment(DeploymentPhase::Running, 0, false));
     assert_eq!(going(rolling.clone(), false).told(), "DeploymentRunning: deployment web-d1 rolls version 1 out");

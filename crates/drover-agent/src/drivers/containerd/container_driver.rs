@@ -73,12 +73,11 @@ impl ContainerDriver {
         let limit = config.pull_timeout();
         let is_taken_in = config.force_pull || config.load.is_some();
         let present = if is_taken_in { None } else { images.free_target(&name).await? };
-        let target = match present {
-            Some(target) => Some(target),
-            None => {
-                self.take_in(request, &config, &name, limit).await?;
-                images.target(&name).await?
-            }
+        let target = if present.is_some() {
+            present
+        } else {
+            self.take_in(request, &config, &name, limit).await?;
+            images.target(&name).await?
         };
         match target {
             Some(target) => images.keep(image, target).await,
@@ -137,13 +136,12 @@ impl ContainerDriver {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into(),
         };
-        let root = match node.api.prepare_snapshot(snapshot.clone()).await {
-            Ok(root) => root,
-            // Mostly because its layers are not unpacked; what else there is says why.
-            Err(_) => {
-                node.images.unpack(&name, &facts, self.clock.now()).await?;
-                node.api.prepare_snapshot(snapshot).await.map_err(|error| of_containerd(&error))?
-            }
+        let root = if let Ok(root) = node.api.prepare_snapshot(snapshot.clone()).await {
+            root
+        } else {
+            // Mostly its layers are not unpacked; what else there is, is told now.
+            node.images.unpack(&name, &facts, self.clock.now()).await?;
+            node.api.prepare_snapshot(snapshot).await.map_err(|error| of_containerd(&error))?
         };
         let logs = process::log_spec(request)?;
         let group = container_group(

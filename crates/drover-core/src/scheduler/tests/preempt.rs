@@ -224,7 +224,7 @@ fn one_that_holds_a_port_on_several_addresses_gives_all_of_them_up() {
     };
     let both = on("a", 10, &["10.0.0.1", "10.0.0.2"]);
     let evicts = |holders: &[Evictable]| evicted(&asking_ports(&[80]), 0, &node("n-0"), holders);
-    assert_eq!(evicts(&[both.clone()]).as_deref(), Some("a"));
+    assert_eq!(evicts(std::slice::from_ref(&both)).as_deref(), Some("a"));
     assert_eq!(evicts(&[both.clone(), on("b", 10, &["10.0.0.3"])]).as_deref(), Some("a b"));
     assert_eq!(evicts(&[both, on("high", 95, &["10.0.0.3"])]), None, "one of its holders stays");
 }

@@ -403,7 +403,7 @@ fn nodes_without_room_for_a_system_job_are_counted_and_waited_for() {
     for (name, class, datacenter) in [("a", "old", "dc1"), ("b", "", "dc1"), ("c", "old", "dc2")] {
         let allocatable = Amounts { cpu: 50, memory_mb: 1000, disk_mb: 10_000 };
         let (class, datacenter) = (class.into(), datacenter.into());
-        world.view.put_node(Node { class, datacenter, allocatable, ..node(name) });
+        world.view.put_node(Node { datacenter, class, allocatable, ..node(name) });
     }
     let plan = world.plan();
     let wanted = AllocMetric {
