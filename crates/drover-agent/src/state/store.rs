@@ -192,10 +192,7 @@ impl StateStore {
     /// for the disk.
     pub(crate) async fn put_alloc_soon(&self, uid: &str, record: &AllocRecord) -> Result<Pending, StateError> {
         match &self.0 {
-            Backing::File(file) => {
-                let bytes = file.encode(record)?;
-                file.begin(StateChange::Put(Table::Allocs, uid.to_owned(), bytes)).await
-            }
+            Backing::File(file) => file.put_soon(Table::Allocs, uid.to_owned(), record).await,
             Backing::Memory(_) => self.put_alloc(uid, record).await.map(|()| Pending(None)),
         }
     }
@@ -215,10 +212,7 @@ impl StateStore {
     /// the disk.
     pub(crate) async fn put_job(&self, key: &str, job: &JobSpec) -> Result<Pending, StateError> {
         match &self.0 {
-            Backing::File(file) => {
-                let bytes = file.encode(job)?;
-                file.begin(StateChange::Put(Table::Jobs, key.to_owned(), bytes)).await
-            }
+            Backing::File(file) => file.put_soon(Table::Jobs, key.to_owned(), job).await,
             Backing::Memory(memory) => {
                 memory.lock().jobs.insert(key.to_owned(), job.clone());
                 Ok(Pending(None))
@@ -337,8 +331,12 @@ impl StateStore {
 
 impl FileState {
     async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
+        self.put_soon(table, key, value).await?.wait().await
+    }
+
+    async fn put_soon<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<Pending, StateError> {
         let bytes = self.encode(value)?;
-        self.write(StateChange::Put(table, key, bytes)).await
+        self.begin(StateChange::Put(table, key, bytes)).await
     }
 
     fn encode<T: Serialize>(&self, value: &T) -> Result<Vec<u8>, StateError> {

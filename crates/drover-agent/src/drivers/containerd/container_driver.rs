@@ -127,7 +127,7 @@ impl ContainerDriver {
         let Some(target) = node.images.kept(image).await? else {
             return Err(StartError::Recoverable(format!("image {name} was given up while the task began")));
         };
-        let facts = node.facts_of(&name, &target).await?;
+        let facts = node.images.facts(&name, &target).await?;
         let snapshot = PrepareSnapshotRequest {
             snapshotter: node.settings.snapshotter.clone(),
             key: id.to_owned(),

@@ -127,8 +127,8 @@ impl Maker {
 
     /// Says that a start is about to come. Without a helper that waits there is nothing to prepare.
     pub(super) fn announce(&self) {
-        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Err(error)) = next.as_ref().map(Helper::announce) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = next.as_mut().map(Helper::announce) {
             tracing::debug!(error = %error, "the next container's helper hears of its order with it");
         }
     }
@@ -173,6 +173,7 @@ impl Maker {
 struct Helper {
     orders: UnixStream,
     answer: ChildStdout,
+    is_announced: bool,
 }
 
 impl Helper {
@@ -182,11 +183,14 @@ impl Helper {
         command.args(["make-container", cgroup_base]).env_clear().current_dir("/");
         let mut helper = command.stdin(OwnedFd::from(input)).stdout(Stdio::piped()).spawn()?;
         let answer = helper.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Self { orders, answer })
+        Ok(Self { orders, answer, is_announced: false })
     }
 
-    fn announce(&self) -> io::Result<()> {
-        rustix::net::send(&self.orders, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map(drop)?;
+    /// Has it move. It does that once, however many starts are announced: only one of them is its own.
+    fn announce(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_announced, true) {
+            rustix::net::send(&self.orders, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        }
         Ok(())
     }
 
@@ -256,8 +260,8 @@ fn receive() -> io::Result<Heard> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let input = [IoSliceMut::new(&mut byte)];
-    let heard = rustix::net::recvmsg(io::stdin(), &mut { input }, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    let mut input = [IoSliceMut::new(&mut byte)];
+    let heard = rustix::net::recvmsg(io::stdin(), &mut input, &mut with, RecvFlags::CMSG_CLOEXEC)?;
     let file = with.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,

@@ -5,21 +5,18 @@
 //! others of our namespace are what a crash has left, or what could not be taken away while containerd was down.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use drover_api::client_node::DriverInfo;
 use drover_containerd::api::task::Status;
-use drover_containerd::api::types::Descriptor;
 use drover_containerd::{CallError, Containerd};
 use drover_supervisor::protocol::LogSpec;
 use tokio::sync::{Notify, mpsc};
 
-use super::image_facts::ImageFacts;
 use super::maker::Maker;
 use super::node_images::NodeImages;
 use super::settings::ContainerSettings;
 use crate::config::Enabled;
-use crate::drivers::driver::StartError;
 use crate::turns::Turns;
 use crate::watch;
 
@@ -27,8 +24,6 @@ use crate::watch;
 const NAMESPACE: &str = "drover.dev";
 /// Ended containers that wait for being taken away; more are found by the next look for leftovers.
 const DISCARDS: usize = 1024;
-/// The most images whose facts are known at the same time.
-const KNOWN_IMAGES: usize = 256;
 /// Says of a container which task's it is.
 pub(super) const OF_TASK: &str = "drover.dev/task-id";
 /// Keeps containerd from collecting a snapshot before its container is written down.
@@ -43,8 +38,6 @@ pub(crate) struct NodeContainers {
     pub(super) maker: Maker,
     /// By id.
     held: Mutex<BTreeSet<String>>,
-    /// What images say of themselves, by the digests of their first documents: those never change.
-    known: Mutex<BTreeMap<String, Arc<ImageFacts>>>,
     discards: mpsc::Sender<String>,
     /// Keep starts of an allocation's containers and their removals apart: the process that looks after them must not
     /// end with the last one while it is asked for the next one. Starts share a turn, a removal takes it.
@@ -85,7 +78,6 @@ impl NodeContainers {
             images,
             maker,
             held: Mutex::default(),
-            known: Mutex::default(),
             discards,
             turns: Turns::default(),
             state: watch::Sender::new(ContainerdState::default()),
@@ -160,22 +152,6 @@ impl NodeContainers {
             return Some("the agent is not root".to_owned());
         }
         self.settings.unfit.clone()
-    }
-
-    /// What an image says of itself, which is read once.
-    pub(super) async fn facts_of(&self, name: &str, target: &Descriptor) -> Result<Arc<ImageFacts>, StartError> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known().get(&target.digest).cloned();
-        if let Some(facts) = found {
-            return Ok(facts);
-        }
-        let facts = Arc::new(ImageFacts::read(&self.api, name, target).await?);
-        let mut known = known();
-        if known.len() >= KNOWN_IMAGES {
-            known.clear();
-        }
-        known.insert(target.digest.clone(), Arc::clone(&facts));
-        Ok(facts)
     }
 
     /// The container belongs to a task.

@@ -27,6 +27,8 @@ use crate::drivers::driver::StartError;
 
 /// Images that are downloaded at the same time.
 const PULLS: usize = 3;
+/// The most images whose facts are known at the same time.
+const KNOWN_IMAGES: usize = 256;
 /// How long layers are kept whose unpacking was broken off.
 const UNPACK_LEASE: SignedDuration = SignedDuration::from_hours(24);
 /// Says of a name to which allocation it belongs.
@@ -55,6 +57,8 @@ pub(super) struct NodeImages {
     unpacking: tokio::sync::Mutex<()>,
     /// Images that a start needs, and how many do.
     needed: Mutex<BTreeMap<String, usize>>,
+    /// What images say of themselves, by the digests of their first documents: those never change.
+    facts: Mutex<BTreeMap<String, Arc<ImageFacts>>>,
 }
 
 /// An image that a start needs: it is not given up meanwhile.
@@ -104,6 +108,7 @@ impl NodeImages {
             pulls: Mutex::default(),
             unpacking: tokio::sync::Mutex::default(),
             needed: Mutex::default(),
+            facts: Mutex::default(),
         }
     }
 
@@ -115,7 +120,7 @@ impl NodeImages {
 
     /// What the task has begun with; none: it has not begun with this image.
     pub(super) async fn kept(&self, image: ImageOfTask<'_>) -> Result<Option<Descriptor>, StartError> {
-        let own = self.api.image(&image.own_name()).await.map_err(|error| of_containerd(&error))?;
+        let own = self.find(&image.own_name()).await?;
         Ok(own.filter(|own| own.labels.get(OF_IMAGE).is_some_and(|name| name == image.name)).and_then(|own| own.target))
     }
 
@@ -133,14 +138,32 @@ impl NodeImages {
 
     /// What the name of an image leads to; none: the image is not on the node.
     pub(super) async fn target(&self, name: &str) -> Result<Option<Descriptor>, StartError> {
-        let found = self.api.image(name).await.map_err(|error| of_containerd(&error))?;
-        Ok(found.and_then(|image| image.target))
+        Ok(self.find(name).await?.and_then(|image| image.target))
     }
 
     /// The same, unless the image came by credentials.
     pub(super) async fn free_target(&self, name: &str) -> Result<Option<Descriptor>, StartError> {
-        let found = self.api.image(name).await.map_err(|error| of_containerd(&error))?;
-        Ok(found.filter(|image| !image.labels.contains_key(IS_PRIVATE)).and_then(|image| image.target))
+        let found = self.find(name).await?.filter(|image| !image.labels.contains_key(IS_PRIVATE));
+        Ok(found.and_then(|image| image.target))
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Image>, StartError> {
+        self.api.image(name).await.map_err(|error| of_containerd(&error))
+    }
+
+    /// What an image says of itself, which is read once.
+    pub(super) async fn facts(&self, name: &str, target: &Descriptor) -> Result<Arc<ImageFacts>, StartError> {
+        let found = lock(&self.facts).get(&target.digest).cloned();
+        if let Some(facts) = found {
+            return Ok(facts);
+        }
+        let facts = Arc::new(ImageFacts::read(&self.api, name, target).await?);
+        let mut known = lock(&self.facts);
+        if known.len() >= KNOWN_IMAGES {
+            known.clear();
+        }
+        known.insert(target.digest.clone(), Arc::clone(&facts));
+        Ok(facts)
     }
 
     /// Downloads an image and unpacks it; one download for all who ask at the same time with the same credentials.
