@@ -193,14 +193,18 @@ fn violation(code: &'static str) -> Violation {
     Violation { code, field: "spec.x".to_owned(), message: "is wrong".to_owned() }
 }
 
-/// A batch job with these fields more.
-fn batch_with(fields: &Value) -> Job {
-    let mut spec =
-        json!({ "type": "batch", "groups": [{ "name": "g", "tasks": [{ "name": "t", "driver": "mock" }] }] });
+/// The job of a spec with these fields more.
+fn job_with(mut spec: Value, fields: &Value) -> Job {
     for (field, value) in fields.as_object().unwrap() {
         spec[field] = value.clone();
     }
     Job { definition: Definition::new(&serde_json::from_value(spec).unwrap(), "web"), ..job("batch", 1) }
+}
+
+/// A job that is launched each day.
+fn nightly() -> Job {
+    let groups = json!([{ "name": "g", "tasks": [{ "name": "t", "driver": "mock" }] }]);
+    job_with(json!({ "type": "batch", "groups": groups }), &json!({ "periodic": { "crons": ["@daily"] } }))
 }
 
 fn stopped(job: Job) -> Job {
@@ -420,14 +424,18 @@ fn what_is_wrong_with_the_spec_is_told_and_nothing_of_it_wants_a_node() {
 
 #[test]
 fn a_template_is_ready_when_it_is_armed_and_dead_when_it_is_stopped() {
-    let nightly = || batch_with(&json!({ "periodic": { "crons": ["@daily"] } }));
+    let whole = |fields: Value| {
+        let groups = json!([{ "name": "g", "tasks": [{ "name": "t", "driver": "mock" }] }]);
+        job_with(json!({ "type": "batch", "groups": groups }), &fields)
+    };
+    let nightly = || whole(json!({ "periodic": { "crons": ["@daily"] } }));
     let armed = [(Type::Ready, Reason::Waiting), (Type::Armed, Reason::Waiting)];
     Case::of(nightly()).check((JobPhase::Running, "0/0"), &armed);
     assert_eq!(Case::of(nightly()).told(), "Waiting: it is launched at the times of its schedule");
-    let dispatched = || batch_with(&json!({ "parameterized": {} }));
+    let dispatched = || whole(json!({ "parameterized": {} }));
     Case::of(dispatched()).check((JobPhase::Running, "0/0"), &armed);
     assert_eq!(Case::of(dispatched()).told(), "Waiting: it waits to be dispatched");
-    let off = || batch_with(&json!({ "periodic": { "crons": ["@daily"], "enabled": false } }));
+    let off = || whole(json!({ "periodic": { "crons": ["@daily"], "enabled": false } }));
     Case::of(off()).check((JobPhase::Running, "0/0"), &[(Type::Ready, Reason::ScheduleOff)]);
     assert!(Case::of(off()).says(Type::Armed).unwrap().starts_with("False ScheduleOff: its schedule is switched off"));
     let ended = [(Type::Ready, Reason::Stopped), (Type::Stopped, Reason::Stopped)];
@@ -437,8 +445,7 @@ fn a_template_is_ready_when_it_is_armed_and_dead_when_it_is_stopped() {
 #[test]
 fn a_template_counts_what_it_has_launched_that_is_not_over() {
     let children = ChildrenSummary { pending: 2, running: 3, ..ChildrenSummary::default() };
-    let nightly = batch_with(&json!({ "periodic": { "crons": ["@daily"] } }));
-    Case { children, ..Case::of(nightly) }
+    Case { children, ..Case::of(nightly()) }
         .check((JobPhase::Running, "3/5"), &[(Type::Ready, Reason::Waiting), (Type::Armed, Reason::Waiting)]);
 }
 
@@ -446,7 +453,7 @@ fn a_template_counts_what_it_has_launched_that_is_not_over() {
 fn a_template_that_cannot_be_launched_is_not_armed_and_says_why() {
     let wrong = |violations: &[&'static str]| Case {
         violations: violations.iter().map(|code| violation(code)).collect(),
-        ..Case::of(batch_with(&json!({ "periodic": { "crons": ["@daily"] } })))
+        ..Case::of(nightly())
     };
     let no_gateway = "NoGateway";
     let told = format!("spec.x: is wrong ({no_gateway})");
