@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ids::NodeName;
 use crate::model::{Amounts, Node};
 use crate::scheduler::tests::{World, node, now, spec};
 
@@ -11,10 +10,7 @@ const SEED: u64 = 7;
 
 /// The advice for a group of a job on these nodes alone, as `drover plan` tells it.
 fn advice_for(group: &str, spec: &Value, nodes: impl IntoIterator<Item = Node>) -> Vec<(String, i64)> {
-    let mut world = World::new(spec);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(spec);
     for one in nodes {
         world.view.put_node(one);
     }

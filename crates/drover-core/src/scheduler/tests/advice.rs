@@ -33,10 +33,7 @@ fn resources(value: Value) -> Value {
 }
 
 fn world_of(group: &Value, change: fn(&mut Node)) -> World {
-    let mut world = World::new(&json!({ "groups": [group] }));
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(&json!({ "groups": [group] }));
     let mut one = node("n-0");
     change(&mut one);
     world.view.put_node(one);

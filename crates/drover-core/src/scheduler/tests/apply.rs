@@ -15,10 +15,7 @@ fn refused(world: &World, plan: &Plan, change: impl Fn(&mut ClusterView)) -> Vec
 }
 
 fn only_two(spec: &Value) -> World {
-    let mut world = World::new(spec);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(spec);
     for name in ["n-1", "n-2"] {
         world.view.put_node(Node { allocatable: Amounts { cpu: 100, memory_mb: 100, disk_mb: 300 }, ..node(name) });
     }

@@ -181,10 +181,7 @@ fn planned(problem: &Problem) -> Plan {
     one["groups"][0]["affinities"] = json!(affinities);
     one["groups"][0]["spreads"] = json!(spreads);
     one["groups"][0]["tasks"][0]["resources"] = json!({ "cpu": problem.ask.0, "memoryMB": problem.ask.1 });
-    let mut world = World::new(&one);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(&one);
     for machine in &problem.machines {
         put(&mut world, machine);
     }

@@ -723,10 +723,7 @@ fn s_095_an_evaluation_whose_plans_are_all_refused_fails_and_waits() {
 
 #[test]
 fn s_096_a_blocked_evaluation_without_room_stays_the_same_one() {
-    let mut world = World::new(&spec(10));
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let world = World::without_nodes(&spec(10));
     let end = |was: Option<&EvalId>| {
         attempts::end(JobType::Service, &world.evaluation(), &world.plan(), NextAttempt::Done, was)
     };

@@ -18,10 +18,7 @@ use crate::volume::claim::{Update, updated};
 
 /// Why a job of one finds no place on the only node.
 fn reason(spec: &Value, only: Node) -> Option<String> {
-    let mut world = World::new(spec);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(spec);
     world.view.put_node(only);
     let plan = world.plan();
     let failed = plan.failed.get("web")?;
@@ -71,10 +68,7 @@ fn csi_spec() -> Value {
 
 /// Why a job with volume v1 finds no place on a node.
 fn csi_reason(only: Node, volumes: Vec<(ObjectKey, Arc<CSIVolume>)>, prepare: impl Fn(&mut World)) -> Option<String> {
-    let mut world = World::new(&csi_spec());
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(&csi_spec());
     world.view.put_node(only);
     for (id, volume) in volumes {
         world.view.put_volume(id, volume);

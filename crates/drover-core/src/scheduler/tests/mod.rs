@@ -110,6 +110,15 @@ impl World {
         world
     }
 
+    /// The same, with no node.
+    pub(crate) fn without_nodes(spec: &Value) -> Self {
+        let mut world = Self::new(spec);
+        for n in 0..10 {
+            world.view.remove_node(&NodeName::from(format!("n-{n}")));
+        }
+        world
+    }
+
     pub(crate) fn put_job(&mut self) {
         self.view.put_job(self.job.clone());
     }

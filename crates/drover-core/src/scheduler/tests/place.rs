@@ -10,10 +10,7 @@ use crate::settings::{Algorithm, Settings};
 
 /// A world with only these nodes.
 fn only(spec: &Value, nodes: impl IntoIterator<Item = Node>) -> World {
-    let mut world = World::new(spec);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(spec);
     for node in nodes {
         world.view.put_node(node);
     }

@@ -44,10 +44,7 @@ fn s_139_few_victims_of_low_priority_are_cheap() {
 
 /// A world whose nodes are full of another job's allocations: cpu of each, and their priority.
 fn full(spec: &Value, priority: i64, held: &[i64], capacity: i64) -> World {
-    let mut world = World::new(spec);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(spec);
     world.view.put_node(Node { allocatable: amounts(capacity, 100_000, 1_000_000), ..node("n-0") });
     let mut other = super::spec(i64::try_from(held.len()).unwrap());
     other["priority"] = json!(priority);

@@ -139,10 +139,7 @@ fn machine(picture: &Picture, n: u8, kind: u8) -> Node {
 /// A world that a scheduler could have come into: what is there was placed by plans, then things happened to it.
 fn world(picture: &Picture) -> World {
     let spec = job_spec(picture);
-    let mut world = World::new(&spec);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(&spec);
     for n in 0..u8::try_from(picture.nodes.len()).unwrap() {
         world.view.put_node(machine(picture, n, 9));
     }

@@ -140,10 +140,7 @@ fn exact(mut problem: Problem, seed: u64) -> Quality {
     if problem.has_spread {
         one["spreads"] = json!([{ "attribute": "${meta.rack}" }]);
     }
-    let mut world = World::new(&one);
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(&one);
     for machine in &problem.machines {
         let mut made = node(&machine.name);
         made.allocatable = machine.total;

@@ -396,10 +396,7 @@ fn a_distinct_property_limits_a_system_job_too() {
 
 #[test]
 fn nodes_without_room_for_a_system_job_are_counted_and_waited_for() {
-    let mut world = World::new(&system(json!({ "maxParallel": 0 })));
-    for n in 0..10 {
-        world.view.remove_node(&NodeName::from(format!("n-{n}")));
-    }
+    let mut world = World::without_nodes(&system(json!({ "maxParallel": 0 })));
     for (name, class, datacenter) in [("a", "old", "dc1"), ("b", "", "dc1"), ("c", "old", "dc2")] {
         let allocatable = Amounts { cpu: 50, memory_mb: 1000, disk_mb: 10_000 };
         let (class, datacenter) = (class.into(), datacenter.into());
