@@ -16,7 +16,7 @@ use drover_clock::SharedClock;
 use drover_core::broker::blocked::{BlockedJobs, Freed};
 use drover_core::broker::queue::Broker;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
-use drover_core::model::{DEFAULT_PRIORITY, Health};
+use drover_core::model::{Alloc, DEFAULT_PRIORITY, Health};
 use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
 use drover_store::Object;
@@ -47,7 +47,8 @@ pub(crate) struct Shared {
     pub(crate) caches: Caches,
     /// The same for the scheduler, with what was decided and is not stored yet.
     pub(crate) view: ClusterView,
-    /// The newest write of an allocation that is known.
+    /// How many verdicts on allocations the view has taken in. What the API server counts says nothing of that: the
+    /// answer to a write overtakes older writes that the watch has yet to show.
     pub(crate) view_index: u64,
     pub(crate) evaluations: Evaluations,
     pub(crate) timers: Timers,
@@ -79,7 +80,7 @@ pub(crate) struct Evaluations {
 /// What is known of a job's last evaluation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LastEvaluation {
-    /// The newest write that it saw; none before the first one of this leader.
+    /// The newest verdict that it saw; none before the first one of this leader.
     pub(crate) saw: Option<u64>,
     /// Updates that wait for earlier ones.
     pub(crate) held_back: i64,
@@ -243,7 +244,6 @@ impl Shared {
     /// Puts a stored allocation into the view, as what was declared of it says.
     pub(crate) fn put_stored(&mut self, object: &Allocation) {
         let mut alloc = convert::alloc(object);
-        self.view_index = self.view_index.max(alloc.health_index);
         if let Some(name) = &alloc.deployment {
             let key = ObjectKey::new(Arc::clone(&alloc.key.namespace), Arc::clone(name));
             let judged =
@@ -253,14 +253,17 @@ impl Shared {
             }
         }
         // The verdict is as new as its last change, not as the object.
-        if let Some(known) = self.view.alloc(&alloc.key)
-            && known.uid == alloc.uid
-            && known.canary == alloc.canary
-            && known.health == alloc.health
-            && known.deployment == alloc.deployment
-        {
-            alloc.health_index = known.health_index;
-        }
+        let is_known = |known: &&Arc<Alloc>| {
+            known.uid == alloc.uid
+                && known.canary == alloc.canary
+                && known.health == alloc.health
+                && known.deployment == alloc.deployment
+        };
+        let known_since = self.view.alloc(&alloc.key).filter(is_known).map(|known| known.health_index);
+        alloc.health_index = known_since.unwrap_or_else(|| {
+            self.view_index += 1;
+            self.view_index
+        });
         self.view.put_alloc(alloc);
     }
 

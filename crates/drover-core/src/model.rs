@@ -183,7 +183,7 @@ pub struct Alloc {
     pub deployment: Option<Arc<str>>,
     /// The verdict on its health.
     pub health: Option<Health>,
-    /// The resourceVersion at which the verdict, or that it is a canary, last changed.
+    /// When the verdict, or that it is a canary, last changed: by how many such changes its view had taken in then.
     pub health_index: u64,
     /// What the controller noted of its client status, oldest first.
     pub states: Vec<(ClientStatus, Timestamp)>,

@@ -142,7 +142,8 @@ pub fn alloc(object: &Allocation) -> Alloc {
                 deployment: named(&health.deployment_name),
                 at: health.timestamp,
             }),
-        health_index: version_of(meta),
+        // The view that takes it in knows.
+        health_index: 0,
         states: status.alloc_states.iter().map(|entry| (entry.value, entry.time)).collect(),
         best_score: spec.metrics.as_ref().and_then(|metrics| Some(metrics.score_meta_data.first()?.norm_score)),
         task_starts: task_starts(&status),

@@ -2,6 +2,7 @@
 //! says. Beside it the tests of what the components share.
 
 mod objects;
+mod rollouts;
 mod stops;
 mod store;
 mod world;

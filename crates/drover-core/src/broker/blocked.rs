@@ -49,7 +49,7 @@ pub struct BlockedJobs {
 #[derive(Clone, Debug)]
 struct BlockedJob {
     waits: WaitsFor,
-    /// The newest write that its plan saw.
+    /// Up to where its plan saw.
     snapshot: u64,
 }
 
