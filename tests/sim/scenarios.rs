@@ -54,6 +54,7 @@ scenarios! {
     deployment_failed_by_a_person: "deployment-failed-by-a-person",
     deployment_finished_group: "deployment-finished-group",
     deployment_in_place: "deployment-in-place",
+    deployment_late_watches: "deployment-late-watches",
     deployment_leader_killed: "deployment-leader-killed",
     deployment_leader_killed_in_revert: "deployment-leader-killed-in-revert",
     deployment_manual_health: "deployment-manual-health",
