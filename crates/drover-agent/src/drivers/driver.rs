@@ -13,6 +13,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::found_image::ImageSlot;
 use crate::networks::TaskNetwork;
 use drover_supervisor::Usage;
 use drover_supervisor::protocol::{BindMount, Exit};
@@ -77,6 +78,8 @@ pub(crate) struct StartRequest {
     pub(crate) mounts: Vec<BindMount>,
     /// By what its image is pulled.
     pub(crate) pull_secrets: PullSecrets,
+    /// Its image, once the driver's preparation has found it.
+    pub(crate) image: ImageSlot,
 }
 
 /// Secrets by which an image is pulled, in the order in which they count: names and keys.

@@ -6,6 +6,7 @@
 mod containerd;
 mod driver;
 mod exec;
+mod found_image;
 mod mock;
 mod process;
 mod raw_exec;
@@ -23,6 +24,7 @@ pub(crate) use driver::{
     StartError, StartRequest, StatsError, TaskHandle, UsageStream,
 };
 pub(crate) use exec::{Exec, ExecSettings, SharedNamespaces};
+pub(crate) use found_image::ImageSlot;
 pub(crate) use mock::Mock;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) use mock::MockChange;

@@ -164,6 +164,7 @@ mod tests {
             network: crate::drivers::NetworkPlace::Host,
             mounts: Vec::new(),
             pull_secrets: crate::drivers::PullSecrets::default(),
+            image: crate::drivers::ImageSlot::default(),
         };
         let error = driver.start(request).await.err().expect("refused");
         assert!(matches!(&error, StartError::Invalid(reason) if reason.contains("disabled")), "{error}");

@@ -208,6 +208,20 @@ impl StateStore {
         }
     }
 
+    /// Keeps a task as well, but is ready as soon as that has its place among the writes: what it returns waits for the
+    /// disk.
+    pub(crate) async fn put_task_soon(
+        &self,
+        uid: &str,
+        task: &str,
+        record: &TaskRecord,
+    ) -> Result<Pending, StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put_soon(Table::Tasks, format!("{uid}/{task}"), record).await,
+            Backing::Memory(_) => self.put_task(uid, task, record).await.map(|()| Pending(None)),
+        }
+    }
+
     /// Keeps a version of a job. It is ready as soon as that has its place among the writes: what it returns waits for
     /// the disk.
     pub(crate) async fn put_job(&self, key: &str, job: &JobSpec) -> Result<Pending, StateError> {

@@ -19,8 +19,8 @@ use drover_core::task::pull_credentials::pull_credentials;
 use drover_supervisor::client::{Client, Recovery};
 use drover_supervisor::protocol::{BindMount, Exit, Handle, LogSpec};
 use drover_supervisor::{ContainerGroup, ContainerProcess, container_group, hold_fifos, remove_fifos};
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryFutureExt as _};
 use serde_json::{Map, Value};
 
 use super::image_facts::ImageFacts;
@@ -32,6 +32,7 @@ use crate::drivers::driver::{
     Driver, DriverError, ExitResult, FsIsolation, HealthReport, NetworkPlace, Running, StartError, StartRequest,
     StatsError, TaskHandle, UsageStream,
 };
+use crate::drivers::found_image::FoundImage;
 use crate::drivers::process;
 
 /// How long the end of a container may take that has not begun.
@@ -56,8 +57,8 @@ impl ContainerDriver {
         ContainerConfig::read(self.name, config).map_err(StartError::Invalid)
     }
 
-    /// Has the image on the node, and notes with which one the task begins.
-    async fn fetch(&self, request: &StartRequest) -> Result<(), StartError> {
+    /// Has the image on the node, and says what the task is to begin with.
+    async fn fetch(&self, request: &StartRequest) -> Result<FoundImage, StartError> {
         if let Some(reason) = self.node.unusable() {
             return Err(StartError::Invalid(reason));
         }
@@ -66,25 +67,21 @@ impl ContainerDriver {
         self.node.maker.announce();
         let (name, images) = (image_name(&config.image).map_err(StartError::Invalid)?, &self.node.images);
         let image = ImageOfTask { allocation: allocation_of(&request.id), task: &request.task, name: &name };
-        let _needed = images.need(&name);
-        if !config.force_pull && images.kept(image).await?.is_some() {
-            return Ok(());
+        let needed = images.needed.need(&name);
+        if !config.force_pull {
+            let (kept, present) = tokio::try_join!(images.kept(image), images.free_target(&name))?;
+            let is_kept = kept.is_some();
+            if let Some(target) = kept.or(present.filter(|_| config.load.is_none())) {
+                return Ok(FoundImage { target, is_kept, _needed: needed });
+            }
         }
-        let limit = config.pull_timeout();
-        let is_taken_in = config.force_pull || config.load.is_some();
-        let present = if is_taken_in { None } else { images.free_target(&name).await? };
-        let target = if present.is_some() {
-            present
-        } else {
-            self.take_in(request, &config, &name, limit).await?;
-            images.target(&name).await?
-        };
-        match target {
-            Some(target) => images.keep(image, target).await,
+        self.take_in(request, &config, &name, config.pull_timeout()).await?;
+        match images.target(&name).await? {
+            Some(target) => Ok(FoundImage { target, is_kept: false, _needed: needed }),
             None if config.load.is_some() => Err(StartError::Invalid(format!(
                 "config.load: the archive has no image {name}: name in config.image one that it has"
             ))),
-            None => Err(StartError::Recoverable(format!("image {name} was given up while the task began"))),
+            None => Err(given_up(&name)),
         }
     }
 
@@ -122,27 +119,12 @@ impl ContainerDriver {
     async fn make(&self, id: &str, request: &StartRequest, config: &ContainerConfig) -> Result<Running, StartError> {
         let node = &self.node;
         let name = image_name(&config.image).map_err(StartError::Invalid)?;
-        let _needed = node.images.need(&name);
         let image = ImageOfTask { allocation: allocation_of(&request.id), task: &request.task, name: &name };
-        let Some(target) = node.images.kept(image).await? else {
-            return Err(StartError::Recoverable(format!("image {name} was given up while the task began")));
-        };
-        let facts = node.images.facts(&name, &target).await?;
-        let snapshot = PrepareSnapshotRequest {
-            snapshotter: node.settings.snapshotter.clone(),
-            key: id.to_owned(),
-            parent: facts.snapshot().to_owned(),
-            labels: [(ROOT, "drover"), (OF_TASK, &request.id)]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
-        };
-        let root = if let Ok(root) = node.api.prepare_snapshot(snapshot.clone()).await {
-            root
-        } else {
-            // Mostly its layers are not unpacked; what else there is, is told now.
-            node.images.unpack(&name, &facts, self.clock.now()).await?;
-            node.api.prepare_snapshot(snapshot).await.map_err(|error| of_containerd(&error))?
-        };
+        let Some(FoundImage { target, is_kept, .. }) = request.image.get() else { return Err(given_up(&name)) };
+        let facts = node.images.facts(&name, target).await?;
+        // With which one it begins is noted while its root is made: both wait for containerd's disk.
+        let noted = async { if *is_kept { Ok(()) } else { node.images.keep(image, target.clone()).await } };
+        let ((), root) = tokio::try_join!(noted, self.root(id, request, (&name, &facts)))?;
         let logs = process::log_spec(request)?;
         let group = container_group(
             &node.settings.cgroup_base,
@@ -158,6 +140,30 @@ impl ContainerDriver {
         let _others = node.turns.share(allocation_of(&request.id)).await;
         node.api.create_container(container).await.map_err(|error| of_containerd(&error))?;
         self.run(id, request, Begun { root, group, logs, tty: config.tty }).await
+    }
+
+    /// Makes the container's root of its image, and says how it is mounted.
+    async fn root(
+        &self,
+        id: &str,
+        request: &StartRequest,
+        (name, facts): (&str, &ImageFacts),
+    ) -> Result<Vec<Mount>, StartError> {
+        let node = &self.node;
+        let snapshot = PrepareSnapshotRequest {
+            snapshotter: node.settings.snapshotter.clone(),
+            key: id.to_owned(),
+            parent: facts.snapshot().to_owned(),
+            labels: [(ROOT, "drover"), (OF_TASK, &request.id)]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        };
+        if let Ok(root) = node.api.prepare_snapshot(snapshot.clone()).await {
+            return Ok(root);
+        }
+        // Mostly its layers are not unpacked; what else there is, is told now.
+        node.images.unpack(name, facts, self.clock.now()).await?;
+        node.api.prepare_snapshot(snapshot).await.map_err(|error| of_containerd(&error))
     }
 
     /// The container as containerd writes it down.
@@ -401,6 +407,10 @@ impl ContainerDriver {
     }
 }
 
+fn given_up(name: &str) -> StartError {
+    StartError::Recoverable(format!("image {name} was given up while the task began"))
+}
+
 /// What is known of a container before it is written down.
 struct UnbegunContainer<'a> {
     id: &'a str,
@@ -443,7 +453,8 @@ impl Driver for ContainerDriver {
     }
 
     fn prepare<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<(), StartError>> {
-        self.fetch(request).boxed()
+        let found = self.fetch(request);
+        found.map_ok(|found| request.image.fill(found)).boxed()
     }
 
     fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {

@@ -24,6 +24,7 @@ use super::image_facts::ImageFacts;
 use super::machine;
 use super::settings::ContainerSettings;
 use crate::drivers::driver::StartError;
+use crate::drivers::found_image::NeededImages;
 
 /// Images that are downloaded at the same time.
 const PULLS: usize = 3;
@@ -55,29 +56,9 @@ pub(super) struct NodeImages {
     /// Downloads that a start waits for.
     pulls: Mutex<BTreeMap<PullKey, WeakShared<BoxFuture<'static, PullResult>>>>,
     unpacking: tokio::sync::Mutex<()>,
-    /// Images that a start needs, and how many do.
-    needed: Mutex<BTreeMap<String, usize>>,
+    pub(super) needed: NeededImages,
     /// What images say of themselves, by the digests of their first documents: those never change.
     facts: Mutex<BTreeMap<String, Arc<ImageFacts>>>,
-}
-
-/// An image that a start needs: it is not given up meanwhile.
-#[derive(Debug)]
-pub(super) struct NeededImage<'a> {
-    images: &'a NodeImages,
-    name: String,
-}
-
-impl Drop for NeededImage<'_> {
-    fn drop(&mut self) {
-        let mut needed = lock(&self.images.needed);
-        if let Some(count) = needed.get_mut(&self.name) {
-            *count -= 1;
-            if *count == 0 {
-                needed.remove(&self.name);
-            }
-        }
-    }
 }
 
 /// One task's image.
@@ -107,15 +88,9 @@ impl NodeImages {
             turns: Arc::new(Semaphore::new(PULLS)),
             pulls: Mutex::default(),
             unpacking: tokio::sync::Mutex::default(),
-            needed: Mutex::default(),
+            needed: NeededImages::default(),
             facts: Mutex::default(),
         }
-    }
-
-    /// Keeps an image from being given up, as long as the answer lives.
-    pub(super) fn need(&self, name: &str) -> NeededImage<'_> {
-        *lock(&self.needed).entry(name.to_owned()).or_default() += 1;
-        NeededImage { images: self, name: name.to_owned() }
     }
 
     /// What the task has begun with; none: it has not begun with this image.
@@ -296,7 +271,7 @@ impl NodeImages {
         let images = self.api.images().await?;
         for (name, fate) in fates(&images, containers, self.delay, now) {
             let image = images.iter().find(|image| image.name == name).cloned().unwrap_or_default();
-            if lock(&self.needed).contains_key(&name) {
+            if self.needed.has(&name) {
                 continue;
             }
             match fate {

@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::{Interrupt, NextRun, TaskRunner};
 use crate::csi;
-use crate::drivers::{Driver, LogLimits, NetworkPlace, PullSecrets, Running, StartError, StartRequest};
+use crate::drivers::{Driver, ImageSlot, LogLimits, NetworkPlace, PullSecrets, Running, StartError, StartRequest};
 use crate::networks::TaskNetwork;
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
+use crate::state::StateError;
 use crate::tasks::hooks::{
     self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, Preparation, SecretWords, TaskHookError, TaskIdentities,
     TaskValues, Templates,
@@ -89,14 +90,9 @@ impl TaskRunner {
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         let request = self.bridged(&*driver, request, &words).await?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
-        match self.idle(driver.prepare(&request)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(self.start_failure(error)),
-            Err(interrupt) => return Ok(self.broken_off(interrupt).await),
+        if let Some(next) = self.prepare(&*driver, &request).await? {
+            return Ok(next);
         }
-        // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
-        self.record.starting = Some(request.id.clone());
-        self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
         let prepared = Instant::now();
         self.env.metrics.started(&self.plan.task.driver, StartPhase::Prepare, prepared - began);
         let started = tokio::select! {
@@ -114,6 +110,29 @@ impl TaskRunner {
             }
             Err(error) => Err(self.start_failure(error)),
         }
+    }
+
+    /// Has the driver prepare a run while the state file comes to know of it: a task of which that knows nothing must
+    /// not run, as no later agent would find it. What follows when it was cut short.
+    async fn prepare(&mut self, driver: &dyn Driver, request: &StartRequest) -> Result<Option<NextRun>, LaunchFailure> {
+        self.record.starting = Some(request.id.clone());
+        let (uid, task) = (self.plan.uid.clone(), self.plan.task.name.clone());
+        let of_state = |error: StateError| (Type::SetupFailure, error.to_string(), true);
+        let kept = match self.env.state.put_task_soon(&uid, &task, &self.record).await {
+            Ok(pending) => {
+                let prepared = self.idle(driver.prepare(request)).await;
+                pending.wait().await.map_err(of_state).map(|()| prepared)
+            }
+            Err(error) => Err(of_state(error)),
+        };
+        let failed = match kept {
+            Ok(Ok(Ok(()))) => return Ok(None),
+            Ok(Ok(Err(error))) => Err(self.start_failure(error)),
+            Ok(Err(interrupt)) => Ok(Some(self.broken_off(interrupt).await)),
+            Err((r#type, reason, is_recoverable)) => Err(self.failure(r#type, reason, is_recoverable)),
+        };
+        self.record.starting = None;
+        failed
     }
 
     /// What the driver refused or could not do.
@@ -208,6 +227,7 @@ impl TaskRunner {
             mounts,
             network,
             pull_secrets,
+            image: ImageSlot::default(),
         })
     }
 
