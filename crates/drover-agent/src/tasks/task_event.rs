@@ -25,6 +25,13 @@ pub(crate) fn of_this_run(events: &[TaskEvent]) -> impl Iterator<Item = Type> {
     events.iter().rev().map(|event| event.r#type).take_while(|r#type| *r#type != Type::Started)
 }
 
+/// Whether the same was said since the task ended last: an agent that begins again finds out the same of a run that goes
+/// on.
+pub(crate) fn was_said(events: &[TaskEvent], said: &TaskEvent) -> bool {
+    let mut of_run = events.iter().rev().take_while(|event| event.r#type != Type::Terminated);
+    of_run.any(|event| (event.r#type, &event.message) == (said.r#type, &said.message))
+}
+
 /// Whether something is reported of the plugin that a task is.
 pub(crate) fn is_of_plugin(r#type: Type) -> bool {
     matches!(r#type, Type::PluginHealthy | Type::PluginUnhealthy)

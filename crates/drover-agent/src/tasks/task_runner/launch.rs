@@ -307,16 +307,19 @@ impl TaskRunner {
         Ok(None)
     }
 
-    /// Serves the task's API; the task is told of one that cannot be served, and runs.
+    /// Serves the task's API; the task is told once in a run of one that cannot be served, and runs.
     pub(super) async fn serve_api(&mut self, words: &TaskWords) {
         // The older socket goes before its name is used again.
         self.api = None;
         match hooks::serve_api(words) {
             Ok(served) => self.api = served,
             Err(error) => {
-                self.push(task_event::plain(Type::TaskHookMessage, self.env.clock.now(), error.to_string()));
-                self.keep().await;
-                self.tell().await;
+                let said = task_event::plain(Type::TaskHookMessage, self.env.clock.now(), error.to_string());
+                if !task_event::was_said(&self.record.state.events, &said) {
+                    self.push(said);
+                    self.keep().await;
+                    self.tell().await;
+                }
             }
         }
     }

@@ -174,4 +174,9 @@ async fn a_149_a_task_whose_api_cannot_be_served_is_told_and_runs() {
     let said = life.state.events.iter().find(|event| event.r#type == E::TaskHookMessage).expect("told");
     assert_eq!(said.message, "api: the path of its socket is too long for one");
     assert_eq!((node.n_started(), count(&life, E::TaskHookMessage)), (1, 1));
+    // The next agent finds out the same of the same run, and has nothing new to say.
+    assert_eq!(life.shut_down().await, TaskEnd::Detached);
+    let mut next = node.run_again(&plain, node.record());
+    next.pass(Duration::from_secs(1)).await;
+    assert_eq!((node.n_started(), count(&next, E::TaskHookMessage)), (1, 1));
 }
