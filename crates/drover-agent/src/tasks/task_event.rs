@@ -25,9 +25,8 @@ pub(crate) fn of_this_run(events: &[TaskEvent]) -> impl Iterator<Item = Type> {
     events.iter().rev().map(|event| event.r#type).take_while(|r#type| *r#type != Type::Started)
 }
 
-/// Whether the same was said since the task ended last: an agent that begins again finds out the same of a run that goes
-/// on.
-pub(crate) fn was_said(events: &[TaskEvent], said: &TaskEvent) -> bool {
+/// Whether the same was reported since the task ended last: a new agent finds out the same of a run that goes on.
+pub(crate) fn is_reported(events: &[TaskEvent], said: &TaskEvent) -> bool {
     let mut of_run = events.iter().rev().take_while(|event| event.r#type != Type::Terminated);
     of_run.any(|event| (event.r#type, &event.message) == (said.r#type, &said.message))
 }

@@ -315,7 +315,7 @@ impl TaskRunner {
             Ok(served) => self.api = served,
             Err(error) => {
                 let said = task_event::plain(Type::TaskHookMessage, self.env.clock.now(), error.to_string());
-                if !task_event::was_said(&self.record.state.events, &said) {
+                if !task_event::is_reported(&self.record.state.events, &said) {
                     self.push(said);
                     self.keep().await;
                     self.tell().await;
