@@ -14,7 +14,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 
 use drover_core::ids::JobKey;
-use drover_store::{Change, Key, Object};
+use drover_store::{Change, Key, Object, convert};
 
 use crate::jobs::ChildJobs;
 use crate::services::SliceIndex;
@@ -190,10 +190,10 @@ impl<K: Kept> Cache<K> {
     /// Takes an object in, from the watch or from the answer to a write, if it is newer than what is known.
     pub(crate) fn observe(&mut self, mut object: K) -> Option<Observed<K>> {
         let key = object.key();
-        let (list, version) = (self.list, version(&object));
+        let (list, version) = (self.list, convert::version_of(object.meta()));
         if let Some(entry) = self.objects.get_mut(&key) {
             entry.seen_in = list;
-            if entry.object.meta().uid == object.meta().uid && self::version(&*entry.object) >= version {
+            if entry.object.meta().uid == object.meta().uid && convert::version_of(entry.object.meta()) >= version {
                 return None;
             }
         }
@@ -249,10 +249,6 @@ impl<K: Kept> Cache<K> {
     pub(crate) const fn is_synced(&self) -> bool {
         self.is_synced
     }
-}
-
-fn version<K: Object>(object: &K) -> u64 {
-    object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

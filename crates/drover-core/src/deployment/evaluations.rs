@@ -1,8 +1,8 @@
 //! Up to where a job was evaluated (`spec/deployments.md` 6.3).
 
-/// What is known of one evaluation of a job. An index counts the verdicts on
-/// allocations that a view has taken in (see [`crate::model::Alloc::health_index`]): a resourceVersion would not do, as
-/// an answer to a write overtakes older writes that the watch has yet to show.
+/// What is known of one evaluation of a job. An index counts the verdicts on allocations that a view has taken in (see
+/// [`crate::model::Alloc::health_index`]): a resourceVersion would not do, as the answer to a write overtakes older
+/// writes that the watch has yet to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvalRecord {
     /// The newest verdict that its view showed; none while it waits.
