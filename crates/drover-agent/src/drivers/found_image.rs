@@ -4,7 +4,7 @@
 //! Must never know containerd's namespaces and names.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use drover_containerd::api::types::Descriptor;
 
@@ -43,13 +43,17 @@ pub(crate) struct NeededImages(Arc<Mutex<BTreeMap<String, usize>>>);
 impl NeededImages {
     /// Keeps the image of this full name from being given up, as long as the answer lives.
     pub(crate) fn need(&self, name: &str) -> NeededImage {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default() += 1;
+        *self.lock().entry(name.to_owned()).or_default() += 1;
         NeededImage { all: self.clone(), name: name.to_owned() }
     }
 
     /// Whether a start needs the image of this full name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+        self.lock().contains_key(name)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +66,7 @@ pub(crate) struct NeededImage {
 
 impl Drop for NeededImage {
     fn drop(&mut self) {
-        let mut needed = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut needed = self.all.lock();
         if let Some(count) = needed.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {

@@ -179,13 +179,7 @@ impl StateStore {
 
     /// Keeps an allocation.
     pub(crate) async fn put_alloc(&self, uid: &str, record: &AllocRecord) -> Result<(), StateError> {
-        match &self.0 {
-            Backing::File(file) => file.put(Table::Allocs, uid.to_owned(), record).await,
-            Backing::Memory(memory) => {
-                memory.lock().allocs.insert(uid.to_owned(), record.clone());
-                Ok(())
-            }
-        }
+        self.put_alloc_soon(uid, record).await?.wait().await
     }
 
     /// Keeps an allocation as well, but is ready as soon as that has its place among the writes: what it returns waits
@@ -193,19 +187,16 @@ impl StateStore {
     pub(crate) async fn put_alloc_soon(&self, uid: &str, record: &AllocRecord) -> Result<Pending, StateError> {
         match &self.0 {
             Backing::File(file) => file.put_soon(Table::Allocs, uid.to_owned(), record).await,
-            Backing::Memory(_) => self.put_alloc(uid, record).await.map(|()| Pending(None)),
+            Backing::Memory(memory) => {
+                memory.lock().allocs.insert(uid.to_owned(), record.clone());
+                Ok(Pending(None))
+            }
         }
     }
 
     /// Keeps a task.
     pub(crate) async fn put_task(&self, uid: &str, task: &str, record: &TaskRecord) -> Result<(), StateError> {
-        match &self.0 {
-            Backing::File(file) => file.put(Table::Tasks, format!("{uid}/{task}"), record).await,
-            Backing::Memory(memory) => {
-                memory.lock().tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record.clone());
-                Ok(())
-            }
-        }
+        self.put_task_soon(uid, task, record).await?.wait().await
     }
 
     /// Keeps a task as well, but is ready as soon as that has its place among the writes: what it returns waits for the
@@ -218,7 +209,10 @@ impl StateStore {
     ) -> Result<Pending, StateError> {
         match &self.0 {
             Backing::File(file) => file.put_soon(Table::Tasks, format!("{uid}/{task}"), record).await,
-            Backing::Memory(_) => self.put_task(uid, task, record).await.map(|()| Pending(None)),
+            Backing::Memory(memory) => {
+                memory.lock().tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record.clone());
+                Ok(Pending(None))
+            }
         }
     }
 

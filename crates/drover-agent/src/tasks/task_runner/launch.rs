@@ -13,7 +13,6 @@ use crate::drivers::{Driver, ImageSlot, LogLimits, NetworkPlace, PullSecrets, Ru
 use crate::networks::TaskNetwork;
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
-use crate::state::StateError;
 use crate::tasks::hooks::{
     self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, Preparation, SecretWords, TaskHookError, TaskIdentities,
     TaskValues, Templates,
@@ -116,23 +115,17 @@ impl TaskRunner {
     /// not run, as no later agent would find it. What follows when it was cut short.
     async fn prepare(&mut self, driver: &dyn Driver, request: &StartRequest) -> Result<Option<NextRun>, LaunchFailure> {
         self.record.starting = Some(request.id.clone());
-        let (uid, task) = (self.plan.uid.clone(), self.plan.task.name.clone());
-        let of_state = |error: StateError| (Type::SetupFailure, error.to_string(), true);
-        let kept = match self.env.state.put_task_soon(&uid, &task, &self.record).await {
-            Ok(pending) => {
-                let prepared = self.idle(driver.prepare(request)).await;
-                pending.wait().await.map_err(of_state).map(|()| prepared)
-            }
-            Err(error) => Err(of_state(error)),
-        };
-        let failed = match kept {
-            Ok(Ok(Ok(()))) => return Ok(None),
-            Ok(Ok(Err(error))) => Err(self.start_failure(error)),
-            Ok(Err(interrupt)) => Ok(Some(self.broken_off(interrupt).await)),
-            Err((r#type, reason, is_recoverable)) => Err(self.failure(r#type, reason, is_recoverable)),
+        let pending = self.env.state.put_task_soon(&self.plan.uid, &self.plan.task.name, &self.record).await;
+        let left = match self.idle(driver.prepare(request)).await {
+            Ok(Ok(())) => match async { pending?.wait().await }.await {
+                Ok(()) => return Ok(None),
+                Err(error) => Err(self.failure(Type::SetupFailure, error.to_string(), true)),
+            },
+            Ok(Err(error)) => Err(self.start_failure(error)),
+            Err(interrupt) => Ok(Some(self.broken_off(interrupt).await)),
         };
         self.record.starting = None;
-        failed
+        left
     }
 
     /// What the driver refused or could not do.
