@@ -85,7 +85,7 @@ async fn b_015_an_image_is_downloaded_once_for_all_who_wait() {
         .collect();
     let name = world.run("ten", JobType::Service, json!(tasks)).await;
     world.node.running(&name).await;
-    eventually("ten containers", || world.containers().len() == 10).await;
+    eventually("ten containers run", || world.pids().len() == 10).await;
     assert_eq!((registry.most_downloads(), world.containerd.shims().len()), (1, 1));
 }
 

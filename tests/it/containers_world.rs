@@ -79,15 +79,17 @@ impl ContainerNode {
         listed.lines().map(str::to_owned).collect()
     }
 
+    /// The processes of the containers that run, as the host numbers them.
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        let listed = self.containerd.ctr(&["tasks", "ls"]).expect("a list");
+        let running = listed.lines().filter(|line| line.contains("RUNNING"));
+        running.filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect()
+    }
+
     /// The process of the only container, as the host numbers it.
     pub(crate) fn pid(&self) -> i32 {
-        let listed = self.containerd.ctr(&["tasks", "ls"]).expect("a list");
-        let pids: Vec<i32> = listed
-            .lines()
-            .filter(|line| line.contains("RUNNING"))
-            .filter_map(|line| line.split_whitespace().nth(1)?.parse().ok())
-            .collect();
-        assert_eq!(pids.len(), 1, "{listed}");
+        let pids = self.pids();
+        assert_eq!(pids.len(), 1, "{pids:?}");
         pids[0]
     }
 

@@ -135,9 +135,13 @@ address = "{}"
         ctr(&self.programs, &self.socket(), namespace, args)
     }
 
-    /// The processes that look after containers.
+    /// The processes that look after containers; not those that only start or take away one for a moment.
     pub fn shims(&self) -> Vec<ProcessId> {
-        shims(&self.folder)
+        let is_lasting = |id: &ProcessId| !id.words().last().is_some_and(|word| word == "start" || word == "delete");
+        let lasting: Vec<ProcessId> = shims(&self.folder).into_iter().filter(is_lasting).collect();
+        // What one of them has forked has its words until it has a program of its own.
+        let forked: Vec<ProcessId> = lasting.iter().flat_map(|id| id.descendants()).collect();
+        lasting.into_iter().filter(|id| !forked.contains(id)).collect()
     }
 
     /// Ends it, and leaves its containers to one that is started in the same folder later.
