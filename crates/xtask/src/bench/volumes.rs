@@ -62,8 +62,11 @@ pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Vec<Map
 }
 
 async fn measure(stage: &mut Stage, size: usize, progress: &Progress) -> Result<Map<String, Value>> {
-    let per_node = size * CLAIMS / NODES;
-    stage.make_nodes_with(0..NODES, i64::try_from(per_node * MEMORY)?, progress).await?;
+    // Room for its claims' allocations and its plugins, and for nothing else.
+    let n_tasks = size * CLAIMS / NODES + PLUGINS;
+    stage.make_nodes_with(0..PLUGINS, i64::try_from((n_tasks + 1) * MEMORY)?, progress).await?;
+    stage.make_nodes_with(PLUGINS..NODES, i64::try_from(n_tasks * MEMORY)?, progress).await?;
+    make_plugins(stage).await?;
     set_plugins(stage, false).await?;
     make_volumes(stage, size, progress).await?;
     stage.start_controller()?;
@@ -92,6 +95,26 @@ async fn measure(stage: &mut Stage, size: usize, progress: &Progress) -> Result<
         stopped = agents.answer(stage) => stopped,
         row = lose(stage, Loss { size, numbers: goes, change_cost }, &agents, progress) => row,
     }
+}
+
+/// Makes the job that runs the drivers: each one's node half everywhere, and its controller on its node.
+async fn make_plugins(stage: &Stage) -> Result<()> {
+    let task = |of: usize, half: &str| {
+        json!({ "name": plugin_id(of), "driver": "mock", "logs": { "maxFiles": 1, "maxFileSizeMB": 1 },
+            "csiPlugin": { "id": plugin_id(of), "type": half }, "resources": { "cpu": 1, "memoryMB": MEMORY } })
+    };
+    let nodes: Vec<Value> = (0..PLUGINS).map(|of| task(of, "node")).collect();
+    let mut groups = vec![json!({ "name": "nodes", "ephemeralDisk": { "sizeMB": 2 * PLUGINS }, "tasks": nodes })];
+    groups.extend((0..PLUGINS).map(|of| {
+        json!({ "name": format!("controller-{of}"), "ephemeralDisk": { "sizeMB": 10 },
+            "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": node_name(of) }],
+            "tasks": [task(of, "controller")] })
+    }));
+    let job = json!({ "apiVersion": drover_api::API_VERSION, "kind": "Job", "metadata": { "name": "plugins" },
+        "spec": { "type": "system", "nodePool": "load", "update": { "maxParallel": 0 }, "groups": groups } });
+    let job = serde_json::from_value(job).context("building the job of plugins")?;
+    stage.api("Job", NAMESPACE).create(&PostParams::default(), &job).await.context("creating the job of plugins")?;
+    Ok(())
 }
 
 /// Has each node say what its drivers are. While they have no controllers, claims are attached by being taken.
