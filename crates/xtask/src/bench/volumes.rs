@@ -31,6 +31,8 @@ const NODES: usize = 100;
 const LOST: usize = NODES / 10;
 /// Drivers; each has its controller on a node of its own, among those that stay.
 const PLUGINS: usize = 20;
+/// Tasks of a group that runs them: fewer than a group may have.
+const MOST_TASKS: usize = 10;
 /// How many spans with changes are measured, each after one without, how long they are, and how many changes each has.
 const SPANS: usize = 9;
 const SPAN: Duration = Duration::from_secs(6);
@@ -103,8 +105,11 @@ async fn make_plugins(stage: &Stage) -> Result<()> {
         json!({ "name": plugin_id(of), "driver": "mock", "logs": { "maxFiles": 1, "maxFileSizeMB": 1 },
             "csiPlugin": { "id": plugin_id(of), "type": half }, "resources": { "cpu": 1, "memoryMB": MEMORY } })
     };
-    let nodes: Vec<Value> = (0..PLUGINS).map(|of| task(of, "node")).collect();
-    let mut groups = vec![json!({ "name": "nodes", "ephemeralDisk": { "sizeMB": 2 * PLUGINS }, "tasks": nodes })];
+    let of_nodes = |from: usize| {
+        let tasks: Vec<Value> = (from..PLUGINS.min(from + MOST_TASKS)).map(|of| task(of, "node")).collect();
+        json!({ "name": format!("nodes-{from}"), "ephemeralDisk": { "sizeMB": 2 * MOST_TASKS }, "tasks": tasks })
+    };
+    let mut groups: Vec<Value> = (0..PLUGINS).step_by(MOST_TASKS).map(of_nodes).collect();
     groups.extend((0..PLUGINS).map(|of| {
         json!({ "name": format!("controller-{of}"), "ephemeralDisk": { "sizeMB": 10 },
             "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": node_name(of) }],
