@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use drover_api::Job;
 use drover_api::condition::ConditionStatus;
+use drover_api::finalizer;
 use drover_api::job::{JobConditionType, JobPhase, JobStatus};
 use drover_core::ids::{JobKey, Uid};
 use drover_core::periodic::{self, Schedule, ScheduleDue};
@@ -219,9 +220,12 @@ fn armed_since(status: &JobStatus) -> Option<Timestamp> {
     conditions.find(|one| is_armed(one.r#type, one.status)).map(|one| one.last_transition_time)
 }
 
-/// The job of one launch, owned by its parent.
+/// The job of one launch, owned by its parent. It has its finalizer from the start: nothing has to be written before it
+/// is placed.
 fn launched(parent: &Job, spec: &drover_api::JobSpec, at: Timestamp) -> Job {
     let name = parent.metadata.name.clone().unwrap_or_default();
     let child = periodic::child(&name, spec, at);
-    drover_api::owner::child(parent, &child.name, child.spec)
+    let mut job: Job = drover_api::owner::child(parent, &child.name, child.spec);
+    job.metadata.finalizers = Some(vec![finalizer::STOP_ALLOCATIONS.to_owned()]);
+    job
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use drover_api::Job;
 use drover_api::allocation::ClientStatus;
+use drover_api::finalizer;
 use drover_api::job::{JobConditionType, JobPhase};
 use drover_store::{Object, StoreError};
 use jiff::Timestamp;
@@ -53,6 +54,9 @@ async fn a_launch_is_a_job_of_its_own_that_the_periodic_one_owns_and_that_has_no
     assert_eq!(child.spec.periodic, None);
     assert_eq!(world.allocs().len(), 1);
     let name = child.key().name;
+    let writes = world.store.take_writes();
+    assert!(!writes.contains(&format!("merge Job default/{name}")), "it is held from the start: {writes:?}");
+    assert!(finalizer::is_held(&child.metadata, finalizer::STOP_ALLOCATIONS));
     let expected = format!("Normal PeriodicLaunched clean: the launch of 2026-03-02T09:00:00Z is djob/{name}");
     assert!(world.events().contains(&expected), "{:?}", world.events());
 }
