@@ -854,11 +854,13 @@ fn version_owner(version: &JobVersion) -> (JobKey, Uid) {
     (JobKey::new(namespace, version.spec.job_name.clone()), Uid::from(version.spec.job_uid.clone()))
 }
 
-/// Why groups found no place, without the counts that move with every look: what left nodes out and what ran out.
+/// Why groups found no place, without the counts that move with every look: what left nodes out and what ran out. Which
+/// nodes are not there is told where none is: a node that registers or goes is no news of the others.
 fn causes(failed: &BTreeMap<String, drover_api::metric::AllocMetric>) -> String {
     let of_group = failed.iter().map(|(group, metric)| {
         let causes = metric.constraint_filtered.keys().chain(metric.dimension_exhausted.keys());
-        let causes: Vec<&str> = causes.chain(metric.nodes_unavailable.keys()).map(String::as_str).collect();
+        let unavailable = metric.nodes_unavailable.keys().filter(|_| metric.nodes_evaluated == 0);
+        let causes: Vec<&str> = causes.chain(unavailable).map(String::as_str).collect();
         format!("{group}: {}", causes.join(", "))
     });
     of_group.collect::<Vec<_>>().join("; ")

@@ -205,6 +205,46 @@ async fn a_job_without_room_says_so_once_and_runs_when_a_node_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_a_job_finds_no_room_is_told_once_however_many_nodes_have_none() {
+    let mut world = World::with_nodes(["n1"]);
+    let mut large = group("g", 1);
+    large["tasks"][0]["resources"]["memoryMB"] = json!(5000);
+    world.create(&job("web", &json!({ "groups": [large] })));
+    world.live(Duration::from_mins(1)).await;
+    let message = |world: &World| {
+        let conditions = world.the::<Job>("web").status.unwrap().conditions;
+        conditions.into_iter().find(|one| one.r#type == JobConditionType::Placed).unwrap().message
+    };
+    assert!(message(&world).contains("on 1 of 1 nodes"), "{}", message(&world));
+    for n in 2..=4 {
+        world.register(&node(&format!("n{n}")));
+        world.live(Duration::from_mins(1)).await;
+    }
+    assert!(message(&world).contains("on 4 of 4 nodes"), "{}", message(&world));
+    assert_eq!(told(&world, "Warning PlacementFailed web"), 1, "{:#?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cause_of_a_crash_loop_is_told_while_it_loops() {
+    let mut world = World::with_nodes(["n1"]);
+    world.create(&service("web", 1));
+    world.settle();
+    let alloc = world.allocs().remove(0);
+    let event =
+        |r#type: &str| json!({ "type": r#type, "time": world.clock.now(), "exitCode": 3, "message": "exit code 3" });
+    let events = [event("Started"), event("Terminated"), event("Restarting")];
+    let states = json!({ "t": { "state": "pending", "restarts": 4, "events": events } });
+    world.report(&alloc, &json!({ "clientStatus": "pending", "taskStates": states }));
+    world.advance(Duration::from_secs(5)).await;
+    let name = alloc.metadata.name.unwrap();
+    let logs = format!("`drover alloc logs {name} t --stderr`");
+    let told = world.events().into_iter().find(|event| event.starts_with("Warning AllocationFailed web"));
+    assert!(told.as_ref().is_some_and(|told| told.contains(&logs)), "{:?}", world.events());
+    let shown = world.the::<Job>("web").status.unwrap().columns.message;
+    assert!(shown.contains("exit code 3"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_batch_job_whose_allocations_have_ended_well_is_complete_and_told_so_once() {
     let mut world = World::with_nodes(["n1"]);
     world.create(&job("sum", &json!({ "type": "batch", "groups": [group("g", 2)] })));
