@@ -40,6 +40,14 @@ pub fn target(versions: &[VersionFacts<'_>], failed: &JobSpec) -> Target {
     }
 }
 
+/// Where a deployment of this version goes back to when it fails. None where a newer version is on its way already,
+/// which no older one replaces, and where its own is not known.
+pub fn goes_back_to(versions: &[VersionFacts<'_>], version: i64) -> Option<Target> {
+    let failed = versions.iter().find(|one| one.number == version)?;
+    let is_newest = versions.iter().all(|one| one.number <= failed.number);
+    is_newest.then(|| target(versions, failed.spec))
+}
+
 impl Target {
     /// What the deployment's status says of it.
     pub fn outcome(self) -> Rollback {

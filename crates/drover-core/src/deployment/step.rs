@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::progress;
 use super::request::{self, RequestRefusal};
-use super::rollback::{Target, VersionFacts, target};
+use super::rollback::{Target, VersionFacts, goes_back_to};
 use super::status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
 use crate::definition::Definition;
 use crate::ids::{AllocKey, Uid};
@@ -392,13 +392,10 @@ impl<'a> StepPass<'a> {
     }
 
     fn roll_back(&mut self, revert: Revert) -> Option<Rollback> {
-        let failed = self.view.versions.iter().find(|one| one.number == self.view.spec.job_version)?;
-        // A newer version is on its way already: it is not replaced by an older one.
-        let newest = self.view.versions.iter().map(|version| version.number).max();
-        if revert == Revert::Unwanted || newest != Some(failed.number) {
+        if revert == Revert::Unwanted {
             return None;
         }
-        let target = target(self.view.versions, failed.spec);
+        let target = goes_back_to(self.view.versions, self.view.spec.job_version)?;
         if target == Target::None && revert == Revert::WantedQuietly {
             return None;
         }

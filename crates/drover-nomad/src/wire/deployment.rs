@@ -80,3 +80,20 @@ fn description(description: DeploymentDescription, rollback: Option<&Rollback>) 
         RollbackResult::NoStableVersion => format!("{text} - there is no stable version to go back to"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d_044_the_sentence_names_the_version_that_the_job_goes_back_to() {
+        let said =
+            |result, version| description(DeploymentDescription::FailedByUser, Some(&Rollback { result, version }));
+        assert_eq!(said(RollbackResult::RolledBack, Some(3)), "failed by a person - the job goes back to version 3");
+        assert!(
+            said(RollbackResult::RollbackSameSpec, Some(3)).ends_with("version 3 is the same, nothing to go back to")
+        );
+        assert!(said(RollbackResult::NoStableVersion, None).ends_with("there is no stable version to go back to"));
+        assert_eq!(description(DeploymentDescription::FailedByUser, None), "failed by a person");
+    }
+}

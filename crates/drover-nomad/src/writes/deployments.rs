@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use drover_api::deployment::Promote;
+use drover_api::deployment::{DeploymentSpec, Promote};
 use drover_api::{Deployment, GROUP};
 use drover_core::deployment::request::{DeploymentRequest, RequestRefusal, check};
+use drover_core::deployment::{Target as Rollback, VersionFacts, goes_back_to};
 use drover_core::evaluation_id;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,21 +38,22 @@ pub(super) fn promote(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault
     let promote = Promote { all: body.all, groups: body.groups.unwrap_or_default() };
     let patch = promote.patch();
     refuse(deployment, &DeploymentRequest::Promote(promote))?;
-    Ok(ordered(deployment, "promote", &json!({ "promote": patch }), view))
+    Ok(ordered(deployment, ("promote", &json!({ "promote": patch })), None, view))
 }
 
 /// Pauses, which no evaluation follows, or goes on.
 pub(super) fn pause(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, body) = found(id, view, true)?;
     refuse(deployment, if body.pause { &DeploymentRequest::Pause } else { &DeploymentRequest::Resume })?;
-    Ok(ordered(deployment, "pause", &json!({ "paused": body.pause }), view))
+    Ok(ordered(deployment, ("pause", &json!({ "paused": body.pause })), None, view))
 }
 
 /// Fails it; a body is not needed.
 pub(super) fn fail(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, _) = found(id, view, false)?;
     refuse(deployment, &DeploymentRequest::Fail)?;
-    Ok(ordered(deployment, "fail", &json!({ "fail": true }), view))
+    let restored = restored_where(deployment, |_| true, view);
+    Ok(ordered(deployment, ("fail", &json!({ "fail": true })), restored, view))
 }
 
 /// Judges allocations by hand.
@@ -71,7 +73,36 @@ pub(super) fn allocation_health(id: &str, view: WriteView<'_>) -> Result<WriteOr
         return Err(Fault::bad(RequestRefusal::ForeignAllocations(foreign).to_string()));
     }
     let judged = json!({ "allocationHealth": { "healthy": healthy, "unhealthy": unhealthy } });
-    Ok(ordered(deployment, "fail", &judged, view))
+    let is_judged = |group: &str| {
+        let mut all = unhealthy.iter().filter_map(|id| view.world.allocation(space, id));
+        all.any(|allocation| allocation.spec.group == group)
+    };
+    let restored = restored_where(deployment, is_judged, view);
+    Ok(ordered(deployment, ("fail", &judged), restored, view))
+}
+
+/// The stable version that the job goes back to when the deployment fails by one of these groups: the number that it
+/// has, and not the one that it gets as the job's newest.
+fn restored_where(deployment: &Deployment, fails: impl Fn(&str) -> bool, view: WriteView<'_>) -> Option<i64> {
+    let groups = &deployment.status.as_ref()?.groups;
+    if !groups.iter().any(|(name, group)| group.auto_revert && fails(name)) {
+        return None;
+    }
+    let DeploymentSpec { job_name, job_uid, job_version, .. } = &deployment.spec;
+    let versions = view.world.versions_of(namespace(&deployment.metadata), job_name);
+    let versions: Vec<VersionFacts<'_>> = versions
+        .filter(|version| version.spec.job_uid == *job_uid)
+        .map(|version| VersionFacts {
+            number: version.spec.version,
+            is_stable: version.is_stable(),
+            intent: &version.spec.intent,
+            spec: &version.spec.job,
+        })
+        .collect();
+    match goes_back_to(&versions, *job_version)? {
+        Rollback::Restore(number) => Some(number),
+        Rollback::Same(_) | Rollback::None => None,
+    }
 }
 
 fn found<'a>(id: &str, view: WriteView<'a>, is_id_needed: bool) -> Result<(&'a Arc<Deployment>, Body), Fault> {
@@ -90,7 +121,14 @@ fn refuse(deployment: &Deployment, request: &DeploymentRequest) -> Result<(), Fa
     })
 }
 
-fn ordered(deployment: &Deployment, subresource: &'static str, spec: &Value, view: WriteView<'_>) -> WriteOrder {
+/// The order of a change to a deployment's spec, which the right to this subresource allows; `restored` is the version
+/// that the job goes back to by it.
+fn ordered(
+    deployment: &Deployment,
+    (subresource, spec): (&'static str, &Value),
+    restored: Option<i64>,
+    view: WriteView<'_>,
+) -> WriteOrder {
     let meta = &deployment.metadata;
     let demand = |subresource| Way {
         group: GROUP,
@@ -114,6 +152,7 @@ fn ordered(deployment: &Deployment, subresource: &'static str, spec: &Value, vie
             "EvalID": if is_pause { String::new() } else { id },
             "EvalCreateIndex": now,
             "DeploymentModifyIndex": last.map_or(0, Written::index),
+            "RevertedJobVersion": restored,
         })
     })
 }

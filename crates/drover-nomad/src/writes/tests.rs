@@ -3,7 +3,7 @@
 mod versions;
 mod volumes;
 
-use drover_api::{GoDuration, Job};
+use drover_api::{Deployment, GoDuration, Job};
 use drover_core::evaluation_id::{self, Point};
 use http::Method;
 use jiff::Timestamp;
@@ -391,11 +391,52 @@ fn p_055_requests_to_a_deployment_name_it_and_one_that_is_over_refuses_them() {
     let order = asked("running", "pause", &json!({ "DeploymentID": DEPLOYMENT, "Pause": true })).expect("an order");
     assert_eq!((patch(&order), order.demands.len()), (&json!({ "spec": { "paused": true } }), 2));
     assert_eq!(order.answer(&written(Kind::Deployment, DEPLOYMENT, 4))["EvalID"], "");
+    let order = asked("paused", "pause", &json!({ "DeploymentID": DEPLOYMENT, "Pause": false })).expect("an order");
+    let answer = order.answer(&written(Kind::Deployment, DEPLOYMENT, 5));
+    assert_eq!(answer["EvalID"], json!(evaluation_id::of_request(UID, DEPLOYMENT, 5)), "D-041");
     let over = asked("failed", "fail", &Value::Null).expect_err("it is over");
     assert!(over.code == 500 && over.message.contains("terminal"), "{over}");
     let judged = |id: &str| json!({ "DeploymentID": DEPLOYMENT, "HealthyAllocationIDs": [id] });
     assert!(asked("running", "allocation-health", &judged(ALLOCATION)).is_ok());
     assert_eq!(asked("running", "allocation-health", &judged(NODE)).expect_err("foreign").code, 400);
+}
+
+#[test]
+fn d_044_who_fails_a_deployment_is_told_its_evaluation_and_the_version_that_comes_back() {
+    let judged = json!({ "DeploymentID": DEPLOYMENT, "UnhealthyAllocationIDs": [ALLOCATION] });
+    let healthy = json!({ "DeploymentID": DEPLOYMENT, "HealthyAllocationIDs": [ALLOCATION] });
+    let answer = |world: &World, verb: &str, body: &Value| {
+        let order =
+            ordered_in(world, &Method::PUT, &format!("deployment/{verb}/{DEPLOYMENT}"), body).expect("an order");
+        order.answer(&written(Kind::Deployment, DEPLOYMENT, 4))
+    };
+    // Whether the group reverts, which versions are stable, whether a newer version is on its way; what comes back.
+    for (reverts, stable, has_newer, wanted) in [
+        (true, vec![0], false, json!(0)),
+        (true, vec![0, 1], false, Value::Null),
+        (true, vec![], false, Value::Null),
+        (true, vec![0], true, Value::Null),
+        (false, vec![0], false, Value::Null),
+    ] {
+        let mut world = world("running");
+        let mut deployment = Deployment::clone(world.deployment("default", DEPLOYMENT).expect("a deployment"));
+        let groups = &mut deployment.status.as_mut().expect("a status").groups;
+        groups.get_mut("g").expect("its group").auto_revert = reverts;
+        world.deployments.put(deployment);
+        for (version, priority) in [(0, 40), (1, 50), (2, 60)].into_iter().take(if has_newer { 3 } else { 2 }) {
+            let spec = json!({ "jobName": "web", "jobUID": UID, "version": version, "groupNames": "g",
+                "job": { "groups": [group()], "priority": priority }, "submittedAt": "2026-01-01T00:00:00Z" });
+            let status = json!({ "stable": stable.contains(&version) });
+            world.versions.put(object("JobVersion", (&format!("web-v{version}"), "v"), &spec, &status));
+        }
+        let case = format!("{reverts} {stable:?} {has_newer}");
+        for (verb, body) in [("fail", &Value::Null), ("allocation-health", &judged)] {
+            let answer = answer(&world, verb, body);
+            assert_eq!(answer["RevertedJobVersion"], wanted, "{verb}: {case}");
+            assert_eq!(answer["EvalID"], json!(evaluation_id::of_request(UID, DEPLOYMENT, 4)), "{verb}: {case}");
+        }
+        assert_eq!(answer(&world, "allocation-health", &healthy)["RevertedJobVersion"], Value::Null, "{case}");
+    }
 }
 
 #[test]
