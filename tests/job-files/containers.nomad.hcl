@@ -1,5 +1,5 @@
 # A container of an image, on a node that runs none.
-# Ends: blocked: a driver of its tasks is missing or unhealthy
+# Ends: blocked: driver docker is missing or unhealthy
 job "contained" {
   group "g" {
     network {

@@ -1,5 +1,5 @@
 # Any device of a kind, without a count and without wishes.
-# Ends: blocked: the devices that its tasks ask for are missing
+# Ends: blocked: the devices fpga that a task asks for are missing
 job "any-device" {
   group "g" {
     task "t" {

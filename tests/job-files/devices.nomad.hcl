@@ -1,5 +1,5 @@
 # A device with wishes of its own, which the node has not.
-# Ends: blocked: the devices that its tasks ask for are missing
+# Ends: blocked: the devices nvidia/gpu that a task asks for are missing
 job "accelerated" {
   group "g" {
     task "t" {

@@ -1,5 +1,5 @@
 # A container by drover's name of the driver, and one with settings of Docker.
-# Ends: blocked: a driver of its tasks is missing or unhealthy
+# Ends: blocked: driver containerd is missing or unhealthy
 job "contained-too" {
   group "g" {
     task "web" {

@@ -1,5 +1,5 @@
 # A driver that runs nothing, which nodes do not have.
-# Ends: blocked: a driver of its tasks is missing or unhealthy
+# Ends: blocked: driver mock is missing or unhealthy
 job "mocked" {
   group "g" {
     task "t" {

@@ -1,5 +1,5 @@
 # A network of CNI, which the node does not have.
-# Ends: blocked: its network mode is missing
+# Ends: blocked: network mode cni/backbone is missing
 job "by-cni" {
   group "g" {
     network {

@@ -1,5 +1,5 @@
 # A network of its own, which the node does not offer.
-# Ends: blocked: its network mode is missing
+# Ends: blocked: network mode bridge is missing
 job "bridged" {
   group "g" {
     network {

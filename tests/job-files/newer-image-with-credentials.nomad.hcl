@@ -1,5 +1,5 @@
 # Credentials for the registry of an image.
-# Ends: blocked: a driver of its tasks is missing or unhealthy
+# Ends: blocked: driver docker is missing or unhealthy
 job "private-image" {
   group "g" {
     task "web" {

@@ -1,5 +1,5 @@
 # A network of CNI by a block, with arguments for its plugins.
-# Ends: blocked: its network mode is missing
+# Ends: blocked: network mode cni/backbone is missing
 job "by-cni-with-arguments" {
   group "g" {
     network {

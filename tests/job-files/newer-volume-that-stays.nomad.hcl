@@ -1,5 +1,5 @@
 # A volume that the replacement of an allocation gets again.
-# Ends: blocked: a host volume is missing or cannot be used as asked
+# Ends: blocked: host volume data is missing or cannot be used as asked
 job "sticky" {
   group "g" {
     volume "data" {

@@ -1,5 +1,5 @@
 # A folder of the node for each allocation, written by one; the node does not offer it.
-# Ends: blocked: a host volume is missing or cannot be used as asked
+# Ends: blocked: host volume data[0] is missing or cannot be used as asked
 job "hosted-each" {
   group "g" {
     count = 2

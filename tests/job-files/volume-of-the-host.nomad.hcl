@@ -1,5 +1,5 @@
 # A folder of the node, which it does not offer.
-# Ends: blocked: a host volume is missing or cannot be used as asked
+# Ends: blocked: host volume certs is missing or cannot be used as asked
 job "hosted" {
   group "g" {
     volume "certs" {

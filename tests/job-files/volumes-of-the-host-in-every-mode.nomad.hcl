@@ -1,5 +1,5 @@
 # Every way to ask for a folder of a node; the node offers none.
-# Ends: blocked: a host volume is missing or cannot be used as asked
+# Ends: blocked: host volume a is missing or cannot be used as asked
 job "host-modes" {
   group "g" {
     volume "a" {

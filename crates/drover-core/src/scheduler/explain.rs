@@ -64,11 +64,11 @@ fn nowhere(metric: &AllocMetric) -> String {
 pub fn cause(rule: &str) -> String {
     let (name, rest) = rule.split_once(':').unwrap_or((rule, ""));
     match name {
-        "missingDrivers" => "a driver of its tasks is missing or unhealthy".to_owned(),
-        "missingDevices" => "the devices that its tasks ask for are missing".to_owned(),
-        "missingHostVolumes" if rest.is_empty() => "a host volume is missing or cannot be used as asked".to_owned(),
+        "missingDrivers" => format!("driver {rest} is missing or unhealthy"),
+        "missingDevices" => format!("the devices {rest} that a task asks for are missing"),
+        "missingHostVolumes" if is_name(rest) => format!("host volume {rest} is missing or cannot be used as asked"),
         "missingHostVolumes" => format!("host volume {rest}"),
-        "missingNetwork" => "its network mode is missing".to_owned(),
+        "missingNetwork" => format!("network mode {rest} is missing"),
         "missingHostNetwork" => format!("host network {} is missing", rest.replace(':', " for port ")),
         "distinctHosts" => "another allocation of the job is there already (distinct_hosts)".to_owned(),
         "distinctProperty" => format!("the limit of distinct_property is reached for {rest}"),
@@ -83,6 +83,11 @@ pub fn cause(rule: &str) -> String {
         "csiInUseGCd" => format!("CSI volume {} is still claimed by an allocation that is gone", plugin(rest)),
         _ => format!("filtered by {rule}"),
     }
+}
+
+/// Whether a host volume's name stands alone: of one that is an object the key also tells what keeps it away.
+fn is_name(rest: &str) -> bool {
+    !rest.contains(' ')
 }
 
 /// The first part of `a:b`.
@@ -145,7 +150,7 @@ fn change_for(rule: &str, n: i64) -> String {
     match name {
         "missingDrivers" => "enable the driver there (kubectl get cnode -o wide shows them), or use another".to_owned(),
         "missingDevices" => "relax resources.devices of the task, or add such devices".to_owned(),
-        "missingHostVolumes" if rest.is_empty() => {
+        "missingHostVolumes" if is_name(rest) => {
             "create a HostVolume, add the volume to hostVolumes of an agent's configuration, or relax the request"
                 .to_owned()
         }

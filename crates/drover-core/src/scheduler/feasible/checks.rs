@@ -192,30 +192,29 @@ impl<'a> Checks<'a> {
     }
 
     fn missing_driver(&self, node: &Node) -> Option<String> {
-        let missing = self.wanted.group.tasks.iter().any(|task| match node.drivers.get(&task.driver) {
+        let missing = self.wanted.group.tasks.iter().find(|task| match node.drivers.get(&task.driver) {
             Some(state) => *state != DriverState::Healthy,
             None => !is_true(node.attributes.get(&format!("driver.{}", task.driver))),
         });
-        missing.then(|| "missingDrivers".to_owned())
+        missing.map(|task| format!("missingDrivers:{}", task.driver))
     }
 
     fn missing_device(&self, node: &Node) -> Option<String> {
-        let tasks = &self.wanted.group.tasks;
-        let asks = tasks.iter().any(|task| !task.resources.devices.is_empty());
-        (asks && device::assign(node, &[], self.wanted.group).is_none()).then(|| "missingDevices".to_owned())
+        let unmet = device::assign(node, &[], self.wanted.group).err()?;
+        Some(format!("missingDevices:{}", unmet.name))
     }
 
     fn missing_network(&self, node: &Node) -> Option<String> {
         for network in &self.wanted.group.networks {
-            let offered = match network.mode {
-                NetworkMode::Host | NetworkMode::None => true,
-                NetworkMode::Bridge => node.network_modes.contains("bridge"),
+            let needed = match network.mode {
+                NetworkMode::Host | NetworkMode::None => None,
+                NetworkMode::Bridge => Some("bridge".to_owned()),
                 NetworkMode::Cni => {
-                    network.cni.as_ref().is_some_and(|cni| node.network_modes.contains(&format!("cni/{}", cni.name)))
+                    Some(network.cni.as_ref().map_or_else(String::new, |cni| format!("cni/{}", cni.name)))
                 }
             };
-            if !offered {
-                return Some("missingNetwork".to_owned());
+            if let Some(mode) = needed.filter(|mode| !node.network_modes.contains(mode)) {
+                return Some(format!("missingNetwork:{mode}"));
             }
             for port in &network.ports {
                 let alias = target::host_network(port.host_network.as_deref(), node);

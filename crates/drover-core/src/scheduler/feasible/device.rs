@@ -20,15 +20,18 @@ pub struct Assigned {
     pub score: Option<f64>,
 }
 
-/// Finds free, healthy devices for every request of a group; none if one of them cannot be met.
-pub fn assign(node: &Node, taken: &[DeviceKey], group: &Group) -> Option<Assigned> {
+/// Finds free, healthy devices for every request of a group.
+///
+/// # Errors
+/// The first request that cannot be met.
+pub fn assign<'a>(node: &Node, taken: &[DeviceKey], group: &'a Group) -> Result<Assigned, &'a DeviceRequest> {
     let mut taken: Vec<DeviceKey> = taken.to_vec();
     let mut assigned = Assigned::default();
     let (mut matched, mut all) = (0_i64, 0_i64);
     for task in group.tasks.iter().filter(|task| !task.resources.devices.is_empty()) {
         let mut devices = Vec::new();
         for request in &task.resources.devices {
-            let (device, weight) = best(node, &taken, request)?;
+            let (device, weight) = best(node, &taken, request).ok_or(request)?;
             matched = matched.saturating_add(weight);
             all = all.saturating_add(total(request.affinities.iter().map(|affinity| affinity.weight.saturating_abs())));
             taken.extend(
@@ -42,7 +45,7 @@ pub fn assign(node: &Node, taken: &[DeviceKey], group: &Group) -> Option<Assigne
         assigned.tasks.push((task.name.clone(), devices));
     }
     assigned.score = (all > 0).then(|| ratio(matched, all));
-    Some(assigned)
+    Ok(assigned)
 }
 
 /// The group of devices that suits a request best, with the matched weight; of equals the later one.

@@ -50,7 +50,7 @@ pub(super) fn missing_host(
                 let is_exclusive = !volume.id.is_empty() && is_single_writer(request);
                 suits(volume, request) && !(is_exclusive && has_writer(wanted, &source, entry, proposed))
             });
-            return (!suits).then(|| "missingHostVolumes".to_owned());
+            return (!suits).then(|| format!("missingHostVolumes:{source}"));
         }
         let why = refusal(wanted, (request, &named), entry, (proposed, slot))?;
         Some(format!("missingHostVolumes:{source} {why}"))

@@ -78,7 +78,7 @@ impl<'a> Need<'a> {
         }
         let mut devices = None;
         if self.has_devices {
-            devices = device::assign(node, &usage.devices, self.group).ok_or("devices: no devices left")?.score;
+            devices = device::assign(node, &usage.devices, self.group).map_err(|_| "devices: no devices left")?.score;
         }
         if self.n_cores > 0 && free_cores(node, usage).take(self.n_cores).count() < self.n_cores {
             return Err("cores".to_owned());
@@ -107,7 +107,7 @@ impl<'a> Need<'a> {
         }
         let ports = if self.has_ports { ports::assign(self.group, node, usage, rng)? } else { Vec::new() };
         let devices = if self.has_devices {
-            device::assign(node, &usage.devices, self.group).ok_or("devices: no devices left")?
+            device::assign(node, &usage.devices, self.group).map_err(|_| "devices: no devices left")?
         } else {
             device::Assigned::default()
         };

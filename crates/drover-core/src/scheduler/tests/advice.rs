@@ -1,8 +1,10 @@
 //! Each piece of advice that an explanation gives, followed: the placement succeeds then.
 
-use drover_api::client_node::{DeviceGroup, DeviceInstance, OfferedVolume};
+use drover_api::client_node::{CsiInfo, DeviceGroup, DeviceInstance, OfferedVolume};
 
+use super::feasible::{host_volume, put_host_volume, volume};
 use super::*;
+use crate::host_volume::known::KnownVolume;
 use crate::scheduler::explain::explain;
 
 /// What keeps a job from its only node, what is advised, and the advice carried out.
@@ -33,7 +35,7 @@ fn resources(value: Value) -> Value {
 }
 
 fn world_of(group: &Value, change: fn(&mut Node)) -> World {
-    let mut world = World::without_nodes(&json!({ "groups": [group] }));
+    let mut world = World::without_nodes(&json!({ "datacenters": ["dc1"], "groups": [group] }));
     let mut one = node("n-0");
     change(&mut one);
     world.view.put_node(one);
@@ -47,10 +49,15 @@ fn on_node(world: &mut World, change: impl FnOnce(&mut Node)) {
     world.view.put_node(one);
 }
 
-/// Changes the job as its user would.
+/// Changes the job's group as its user would.
 fn in_group(world: &mut World, change: impl FnOnce(&mut Value)) {
+    in_spec(world, |spec| change(&mut spec["groups"][0]));
+}
+
+/// Changes the job as its user would.
+fn in_spec(world: &mut World, change: impl FnOnce(&mut Value)) {
     let mut spec = serde_json::to_value(&world.job.definition.spec).unwrap();
-    change(&mut spec["groups"][0]);
+    change(&mut spec);
     let definition = Definition::new(&serde_json::from_value(spec).unwrap(), "web");
     world.job.version += 1;
     world.job.definition = Arc::clone(&definition);
@@ -105,8 +112,12 @@ fn cases() -> Vec<Followed> {
             what: "a network mode",
             spec: group_with("networks", json!([{ "mode": "bridge" }])),
             node: no_change,
-            advice: &["use mode host"],
-            follow: &[|world| in_group(world, |group| group["networks"] = json!([{ "mode": "host" }]))],
+            advice: &["network mode bridge is missing", "set network.bridgeSubnet", "use mode host"],
+            follow: &[
+                |world| on_node(world, |node| node.network_modes = ["bridge".into()].into()),
+                |world| on_node(world, |node| node.network_modes = ["bridge".into()].into()),
+                |world| in_group(world, |group| group["networks"] = json!([{ "mode": "host" }])),
+            ],
         },
         Followed {
             what: "dynamic ports",
@@ -141,12 +152,18 @@ fn cases() -> Vec<Followed> {
             node: |node| {
                 node.drivers.insert("mock".into(), DriverState::Undetected);
             },
-            advice: &["enable the driver"],
-            follow: &[|world| {
-                on_node(world, |node| {
-                    node.drivers.insert("mock".into(), DriverState::Healthy);
-                });
-            }],
+            advice: &["enable the driver", "use another"],
+            follow: &[
+                |world| {
+                    on_node(world, |node| {
+                        node.drivers.insert("mock".into(), DriverState::Healthy);
+                    });
+                },
+                |world| {
+                    on_node(world, |node| node.drivers.extend([("exec".into(), DriverState::Healthy)]));
+                    in_group(world, |group| group["tasks"][0]["driver"] = json!("exec"));
+                },
+            ],
         },
         Followed {
             what: "a device",
@@ -162,12 +179,34 @@ fn cases() -> Vec<Followed> {
             what: "a host volume",
             spec: group_with("volumes", json!([{ "name": "v", "type": "host", "source": "certs" }])),
             node: no_change,
-            advice: &["hostVolumes of an agent's configuration"],
+            advice: &["hostVolumes of an agent's configuration", "create a HostVolume", "relax the request"],
+            follow: &[
+                |world| {
+                    on_node(world, |node| {
+                        let volume: OfferedVolume = serde_json::from_value(json!({ "path": "/etc" })).unwrap();
+                        node.host_volumes.insert("certs".into(), volume);
+                    });
+                },
+                |world| {
+                    let made = host_volume("shop", "certs", "n-0", "single-node-writer");
+                    put_host_volume(world, KnownVolume { name: "certs".into(), ..made });
+                },
+                |world| in_group(world, |group| group["volumes"] = json!([])),
+            ],
+        },
+        Followed {
+            what: "a CSI volume",
+            spec: group_with(
+                "volumes",
+                json!([{ "name": "v", "type": "csi", "source": "v1", "accessMode": "single-node-writer" }]),
+            ),
+            node: |node| {
+                node.csi.insert("ebs".into(), CsiInfo { node: true, healthy: true, ..CsiInfo::default() });
+            },
+            advice: &["create it (kubectl apply a CSIVolume with id v1)"],
             follow: &[|world| {
-                on_node(world, |node| {
-                    let volume: OfferedVolume = serde_json::from_value(json!({ "path": "/etc" })).unwrap();
-                    node.host_volumes.insert("certs".into(), volume);
-                });
+                let (key, made) = volume("v1", |_| {});
+                world.view.put_volume(key, made);
             }],
         },
         Followed {
@@ -181,8 +220,52 @@ fn cases() -> Vec<Followed> {
             what: "memory",
             spec: resources(json!({ "cpu": 100, "memoryMB": 500 })),
             node: |node| node.allocatable.memory_mb = 400,
-            advice: &["n-0 comes closest and lacks 100 MiB of memory: ask for less"],
-            follow: &[|world| in_group(world, |group| group["tasks"][0]["resources"]["memoryMB"] = json!(400))],
+            advice: &["n-0 comes closest and lacks 100 MiB of memory: ask for less", "add nodes"],
+            follow: &[
+                |world| in_group(world, |group| group["tasks"][0]["resources"]["memoryMB"] = json!(400)),
+                |world| world.view.put_node(node("n-1")),
+            ],
+        },
+        Followed {
+            what: "the processor",
+            spec: resources(json!({ "cpu": 300, "memoryMB": 100 })),
+            node: |node| node.allocatable.cpu = 200,
+            advice: &["n-0 comes closest and lacks 100 MHz of cpu: ask for less"],
+            follow: &[|world| in_group(world, |group| group["tasks"][0]["resources"]["cpu"] = json!(200))],
+        },
+        Followed {
+            what: "the disk",
+            spec: group_with("ephemeralDisk", json!({ "sizeMB": 500 })),
+            node: |node| node.allocatable.disk_mb = 400,
+            advice: &["n-0 comes closest and lacks 100 MiB of disk: ask for less"],
+            follow: &[|world| in_group(world, |group| group["ephemeralDisk"]["sizeMB"] = json!(400))],
+        },
+        Followed {
+            what: "a pool",
+            spec: small_group(),
+            node: |node| node.pool = "gpu".into(),
+            advice: &["pool default has no node; start an agent there", "change spec.nodePool"],
+            follow: &[
+                |world| world.view.put_node(node("n-1")),
+                |world| in_spec(world, |spec| spec["nodePool"] = json!("gpu")),
+            ],
+        },
+        Followed {
+            what: "a datacenter",
+            spec: small_group(),
+            node: |node| node.datacenter = "west".into(),
+            advice: &["(1 ready in west); add one of these to spec.datacenters", "start an agent in the job's"],
+            follow: &[
+                |world| in_spec(world, |spec| spec["datacenters"] = json!(["dc1", "west"])),
+                |world| world.view.put_node(node("n-1")),
+            ],
+        },
+        Followed {
+            what: "eligibility",
+            spec: small_group(),
+            node: |node| node.is_eligible = false,
+            advice: &["set spec.eligibility of one to eligible", "start another agent"],
+            follow: &[|world| on_node(world, |node| node.is_eligible = true), |world| world.view.put_node(node("n-1"))],
         },
         Followed {
             what: "a constraint",
@@ -207,6 +290,26 @@ fn cases() -> Vec<Followed> {
                 |world| in_group(world, |group| group["count"] = json!(1)),
                 |world| world.view.put_node(node("n-1")),
                 |world| in_group(world, |group| group["constraints"] = json!([])),
+            ],
+        },
+        Followed {
+            what: "distinct property",
+            spec: {
+                let rule = json!({ "operand": "distinct_property", "lTarget": "${meta.rack}", "rTarget": "1" });
+                let mut group = group_with("constraints", json!([rule]));
+                group["count"] = json!(2);
+                group
+            },
+            node: |node| drop(node.meta.insert("rack".into(), "r1".into())),
+            advice: &["lower the count", "raise the limit", "add nodes with other values"],
+            follow: &[
+                |world| in_group(world, |group| group["count"] = json!(1)),
+                |world| in_group(world, |group| group["constraints"][0]["rTarget"] = json!("2")),
+                |world| {
+                    let mut other = node("n-1");
+                    other.meta.insert("rack".into(), "r2".into());
+                    world.view.put_node(other);
+                },
             ],
         },
     ]

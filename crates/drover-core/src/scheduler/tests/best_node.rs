@@ -229,7 +229,7 @@ fn verdict(problem: &Problem, machines: &[Machine], at: usize) -> Verdict {
         return Verdict::Filtered(broken.key());
     }
     if !machine.has_driver {
-        return Verdict::Filtered("missingDrivers".into());
+        return Verdict::Filtered("missingDrivers:mock".into());
     }
     if problem.distinct_hosts && machine.own > 0 {
         return Verdict::Filtered("distinctHosts".into());

@@ -257,6 +257,12 @@ fn s_024_a_service_that_ended_well_is_placed_again() {
     let plan = check(&world, &range(0..4), &[], &[]);
     // What has ended well holds nothing and is not counted; the one that runs is.
     assert_desired!(plan, { place: 4, ignore: 1 });
+    // The same of the fifth alone: its slot is 4.
+    let mut world = World::new(&spec(5));
+    world.allocs(0..4, |_| {});
+    world.allocs(4..5, |alloc| alloc.client = ClientStatus::Complete);
+    let plan = check(&world, &[4], &[], &[]);
+    assert_desired!(plan, { place: 1, ignore: 4 });
 }
 
 fn failed_a_while_ago(seconds: i64) -> impl Fn(&mut Alloc) {
@@ -616,6 +622,8 @@ fn s_094_a_trigger_of_another_scheduler_fails_the_evaluation() {
     let plan = World::new(&system).plan_for(EvalTrigger::AllocFailure, None);
     assert!(plan.refused.as_ref().is_some_and(|why| why.contains("alloc-failure")), "{plan:?}");
     assert!(plan.is_empty());
+    let ended = attempts::end(JobType::System, &World::new(&system).evaluation(), &plan, NextAttempt::Done, None);
+    assert_eq!((ended.status, ended.blocked), (EvalStatus::Failed, None));
 }
 
 #[test]

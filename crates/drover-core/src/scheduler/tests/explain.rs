@@ -19,18 +19,18 @@ fn exhausted(dimensions: &[(&str, i64)]) -> String {
 fn what_a_node_lacks_is_told_with_what_would_bring_it() {
     for (rule, cause, remedy) in [
         (
-            "missingDrivers",
-            "a driver of its tasks is missing or unhealthy",
+            "missingDrivers:docker",
+            "driver docker is missing or unhealthy",
             "enable the driver there (kubectl get cnode -o wide shows them), or use another",
         ),
         (
-            "missingDevices",
-            "the devices that its tasks ask for are missing",
+            "missingDevices:nvidia/gpu",
+            "the devices nvidia/gpu that a task asks for are missing",
             "relax resources.devices of the task, or add such devices",
         ),
         (
-            "missingHostVolumes",
-            "a host volume is missing or cannot be used as asked",
+            "missingHostVolumes:data[1]",
+            "host volume data[1] is missing or cannot be used as asked",
             "create a HostVolume, add the volume to hostVolumes of an agent's configuration, or relax the request",
         ),
         (
@@ -39,8 +39,8 @@ fn what_a_node_lacks_is_told_with_what_would_bring_it() {
             "see the HostVolume (kubectl describe hvol) and its node (kubectl get cnode), or relax the request",
         ),
         (
-            "missingNetwork",
-            "its network mode is missing",
+            "missingNetwork:cni/web",
+            "network mode cni/web is missing",
             "set network.bridgeSubnet or network.cniConfigDir in an agent's configuration, or use mode host",
         ),
         (

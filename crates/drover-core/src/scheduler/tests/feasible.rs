@@ -34,14 +34,15 @@ fn s_113_a_driver_is_judged_by_its_state_or_else_by_its_attribute() {
         one.attributes.extend(attribute.map(|value| ("driver.mock".to_owned(), value.to_owned())));
         reason(&spec(1), one)
     };
-    let missing = Some("missingDrivers".to_owned());
+    let missing = Some("missingDrivers:mock".to_owned());
     assert_eq!(with_driver(Some(DriverState::Unhealthy), Some("1")), missing);
     assert_eq!(with_driver(None, Some("1")), None);
     assert_eq!(with_driver(None, Some("0")), missing);
     assert_eq!(with_driver(None, None), missing);
 }
 
-fn volume(id: &str, change: impl Fn(&mut CSIVolume)) -> (ObjectKey, Arc<CSIVolume>) {
+/// A volume of plugin `ebs` in the job's namespace that can be used.
+pub(super) fn volume(id: &str, change: impl Fn(&mut CSIVolume)) -> (ObjectKey, Arc<CSIVolume>) {
     let mut object: CSIVolume = serde_json::from_value(json!({
         "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": id, "namespace": "shop" },
         "spec": { "pluginID": "ebs", "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
@@ -276,7 +277,7 @@ fn host_volumes_must_be_there_and_usable() {
         host_volumes: serde_json::from_value(json!({ "certs": volume })).unwrap(),
         ..node("n-0")
     };
-    let missing = Some("missingHostVolumes".to_owned());
+    let missing = Some("missingHostVolumes:certs".to_owned());
     let readable = json!({ "name": "c", "type": "host", "source": "certs", "readOnly": true });
     let writable = json!({ "name": "c", "type": "host", "source": "certs" });
     assert_eq!(reason(&wants(readable.clone()), node("n-0")), missing);
@@ -291,7 +292,7 @@ fn host_volumes_must_be_there_and_usable() {
 }
 
 /// A HostVolume of a namespace, by the name `data`, on a node.
-fn host_volume(namespace: &str, object: &str, place: &str, access: &str) -> KnownVolume {
+pub(super) fn host_volume(namespace: &str, object: &str, place: &str, access: &str) -> KnownVolume {
     KnownVolume {
         key: ObjectKey::new(namespace, object),
         id: Uid::from(format!("id-{namespace}-{object}")),
@@ -307,7 +308,7 @@ fn host_volume(namespace: &str, object: &str, place: &str, access: &str) -> Know
 }
 
 /// Puts a HostVolume in, which its node has.
-fn put_host_volume(world: &mut World, volume: KnownVolume) {
+pub(super) fn put_host_volume(world: &mut World, volume: KnownVolume) {
     let place = volume.node.clone().unwrap();
     let mut on = (**world.view.node(&place).unwrap()).clone();
     let offered = json!({ "path": "/v", "id": volume.id.as_str(), "namespace": &*volume.key.namespace, "ready": true });
@@ -334,7 +335,7 @@ fn left_out(plan: &Plan) -> Vec<String> {
 fn a_host_volume_of_the_jobs_namespace_brings_the_job_to_its_node_and_one_of_another_does_not() {
     let mut world = World::new(&host_spec(1, &json!({})));
     put_host_volume(&mut world, host_volume("blog", "data", "n-4", "single-node-writer"));
-    assert_eq!(left_out(&world.plan()), ["a host volume is missing or cannot be used as asked"]);
+    assert_eq!(left_out(&world.plan()), ["host volume data is missing or cannot be used as asked"]);
     assert!(world.plan().waits_for.missing.contains("host-volume:shop:data"));
     put_host_volume(&mut world, host_volume("shop", "data", "n-3", "single-node-writer"));
     let plan = world.plan();
@@ -487,15 +488,15 @@ fn devices_are_healthy_free_and_of_the_kind_that_is_asked_for() {
         one
     };
     let has = |group: DeviceGroup| Node { devices: vec![group], ..node("n-0") };
-    let missing = Some("missingDevices".to_owned());
+    let missing = |name: &str| Some(format!("missingDevices:{name}"));
     for name in ["gpu", "nvidia/gpu", "nvidia/gpu/a100"] {
         assert_eq!(reason(&wants(json!({ "name": name, "count": 2 })), has(gpus(2, json!({})))), None, "{name}");
     }
-    assert_eq!(reason(&wants(json!({ "name": "amd/gpu" })), has(gpus(3, json!({})))), missing);
-    assert_eq!(reason(&wants(json!({ "name": "gpu", "count": 2 })), has(gpus(1, json!({})))), missing);
+    assert_eq!(reason(&wants(json!({ "name": "amd/gpu" })), has(gpus(3, json!({})))), missing("amd/gpu"));
+    assert_eq!(reason(&wants(json!({ "name": "gpu", "count": 2 })), has(gpus(1, json!({})))), missing("gpu"));
     let big = json!({ "name": "gpu", "constraints": [{ "lTarget": "${device.attr.memory}", "operand": ">=", "rTarget": "8 GiB" }] });
     assert_eq!(reason(&wants(big.clone()), has(gpus(3, json!({ "memory": "16384 MiB" })))), None);
-    assert_eq!(reason(&wants(big), has(gpus(3, json!({ "memory": "4096 MiB" })))), missing);
+    assert_eq!(reason(&wants(big), has(gpus(3, json!({ "memory": "4096 MiB" })))), missing("gpu"));
 }
 
 #[test]
