@@ -236,6 +236,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn v_058_what_the_provider_told_of_the_volume_goes_before_its_manifest() {
+        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let mut made = volume(true, |status| {
+            let claim = json!({ "allocID": "a", "mode": "write", "attach": "attached" });
+            status.claims.push(serde_json::from_value(claim).expect("a claim"));
+            status.context = map(&[("pool", "fast"), ("path", "/made")]);
+        });
+        Arc::make_mut(&mut made).spec.context = map(&[("path", "/wanted"), ("owner", "shop")]);
+        let (granted, _) = waited(vec![(Duration::ZERO, Some(made))]).await;
+        let wanted: BTreeMap<String, String> = map(&[("pool", "fast"), ("path", "/made"), ("owner", "shop")]);
+        assert_eq!(granted.expect("granted").context, wanted);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_no_driver_can_change_is_refused_at_once() {
         let exhausted = |status: &mut CSIVolumeStatus| status.resource_exhausted = Some(SystemClock.now());
         let is_read = |status: &mut CSIVolumeStatus| status.access_mode = Some(AccessMode::MultiNodeReaderOnly);

@@ -58,6 +58,15 @@ pub(crate) async fn with_a_mount(state: &MemoryState, uid: &str, name: &str) -> 
     (Stage::begin(&plugin, state).csi, move || plugin.counts())
 }
 
+/// The same, whose plugin fails to unpublish so many times.
+pub(crate) async fn with_a_stuck_mount(state: &MemoryState, uid: &str, name: &str, failures: usize) -> Csi {
+    let plugin = Noted::default();
+    let stage = Stage::begin(&plugin, state);
+    stage.csi.mount(uid, name, &granted("v1", false)).await.expect("mounted");
+    (0..failures).for_each(|_| plugin.fail("unpublish", ErrorKind::Retryable));
+    stage.csi
+}
+
 /// What people are told of node `n-1`.
 fn told() -> (NodeEvents, EventsLeft) {
     let (sink, left) = EventSink::kept(Arc::new(SystemClock));
@@ -93,6 +102,8 @@ struct Noted {
     restarted_in: Arc<Mutex<Option<Csi>>>,
     /// The publish contexts that it got.
     contexts: Arc<Mutex<Vec<BTreeMap<String, String>>>>,
+    /// The volumes' contexts that it got, at each stage and publish.
+    volume_contexts: Arc<Mutex<Vec<BTreeMap<String, String>>>>,
     /// And the mount flags.
     flags: Arc<Mutex<Vec<Vec<String>>>>,
     disk: MemoryDisk,
@@ -151,6 +162,7 @@ impl Plugin for Noted {
 
     fn stage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
         let done = self.call("stage", &volume.staging);
+        self.volume_contexts.lock().expect("no panic").push(volume.context.clone());
         self.disk.set_mount(&volume.staging, done.is_ok());
         std::future::ready(done).boxed()
     }
@@ -164,6 +176,7 @@ impl Plugin for Noted {
     fn publish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
         let done = self.call("publish", &volume.target);
         self.contexts.lock().expect("no panic").push(volume.publish_context.clone());
+        self.volume_contexts.lock().expect("no panic").push(volume.context.clone());
         self.flags.lock().expect("no panic").push(volume.how.mount_flags.clone());
         self.disk.set_mount(&volume.target, done.is_ok());
         std::future::ready(done).boxed()
@@ -414,11 +427,16 @@ async fn v_075_mounts_of_an_earlier_life_are_kept_and_what_vanished_is_mounted_a
     plugin.disk.set_mount(&target, false);
     assert_eq!(next.csi.mounted("a1", "data"), None);
     next.mount("a1", "v1", false).await.expect("mounted");
+    // All is done again that is gone: a staging path that is a mount still is not staged (`spec/volumes.md` 6.2).
     assert_eq!(plugin.counts(), [2, 3, 0, 0], "what is staged stays so");
+    plugin.disk.lose_mounts();
+    assert_eq!(next.csi.mounted("a1", "data"), None);
+    next.mount("a1", "v1", false).await.expect("mounted");
+    assert_eq!(plugin.counts(), [3, 4, 0, 0], "both mounts were gone");
     // Of an allocation that nobody knows any more nothing stays.
     next.csi.release_all_but(|uid| uid == "a1");
     next.csi.cleared("a2").await;
-    assert_eq!(plugin.counts(), [2, 3, 1, 1]);
+    assert_eq!(plugin.counts(), [3, 4, 1, 1]);
 }
 
 fn request(call: CsiCall) -> CsiRequest {
@@ -463,6 +481,15 @@ async fn a_publish_context_is_read_by_the_node_that_mounts_alone() {
     stage.csi.mount("a1", "data", &granted()).await.expect("mounted");
     let context = BTreeMap::from([("password".to_owned(), "canary".to_owned())]);
     assert_eq!(*stage.plugin.contexts.lock().expect("no panic"), [context]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_058_a_volumes_context_is_handed_to_its_driver() {
+    let stage = Stage::new();
+    let context = BTreeMap::from([("pool".to_owned(), "fast".to_owned())]);
+    let granted = Granted { context: context.clone(), ..granted("v1", false) };
+    stage.csi.mount("a1", "data", &granted).await.expect("mounted");
+    assert_eq!(*stage.plugin.volume_contexts.lock().expect("no panic"), [context.clone(), context]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -240,6 +240,7 @@ mod tests {
     use std::sync::Mutex;
 
     use drover_api::allocation::{ClientStatus, ServiceRegistration};
+    use drover_api::client_node::NodePhase;
 
     use super::*;
     use crate::reporting::reports::tests::{acknowledge, report, reports};
@@ -254,6 +255,8 @@ mod tests {
         writes: Arc<Mutex<Vec<(String, serde_json::Value, Instant)>>>,
         /// When a write was asked for, whatever became of it.
         calls: Arc<Mutex<Vec<Instant>>>,
+        /// Whether it has the allocations, too, whose uids are their names.
+        has_objects: bool,
     }
 
     #[derive(Clone, Debug)]
@@ -264,6 +267,8 @@ mod tests {
         /// There is no such object, and there will not be one.
         Missing,
         Hangs(Duration),
+        /// Another write was first, which is told after this time.
+        Stale(Duration),
     }
 
     impl Server {
@@ -276,13 +281,21 @@ mod tests {
         }
     }
 
+    /// An allocation as this kind, which it is.
+    fn allocation<K: Object>(name: &str) -> K {
+        let mut allocation = Allocation::new(name, drover_api::AllocationSpec::default());
+        allocation.metadata.uid = Some(name.to_owned());
+        let object = serde_json::to_value(allocation).expect("an object");
+        serde_json::from_value(object).expect("an allocation")
+    }
+
     fn away<T>() -> Result<T, StoreError> {
         Err(StoreError::Unavailable("not asked for".to_owned()))
     }
 
     impl Store for Server {
-        async fn get<K: Object>(&self, _: &Key) -> Result<Option<K>, StoreError> {
-            Ok(None)
+        async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, StoreError> {
+            Ok(self.has_objects.then(|| allocation(&key.name)))
         }
         async fn list<K: Object>(&self, _: &Selection) -> Result<Vec<K>, StoreError> {
             away()
@@ -310,13 +323,15 @@ mod tests {
                     tokio::time::sleep(span).await;
                     return Err(StoreError::Timeout(span));
                 }
+                Some(Answer::Stale(span)) => {
+                    tokio::time::sleep(span).await;
+                    return Err(StoreError::Conflict(key.to_string()));
+                }
                 None => {}
             }
             let write = (key.name.clone(), body, Instant::now());
             self.writes.lock().expect("no panic while it was held").push(write);
-            let spec = drover_api::AllocationSpec::default();
-            let object = serde_json::to_value(Allocation::new(&key.name, spec)).expect("an object");
-            Ok(serde_json::from_value(object).expect("an allocation"))
+            Ok(allocation(&key.name))
         }
         async fn merge<K: Object>(
             &self,
@@ -349,14 +364,18 @@ mod tests {
         server: Server,
         reports: Reports,
         contacted: watch::Sender<bool>,
+        node: watch::Sender<NodeView>,
+        heartbeat: Arc<Notify>,
         _tasks: tokio::task::JoinSet<()>,
-        _node: watch::Sender<NodeView>,
     }
 
     fn sending(uids: &[&str], script: Vec<Answer>) -> Sending {
+        sending_to(Server { script: Arc::new(Mutex::new(script)), ..Server::default() }, uids)
+    }
+
+    fn sending_to(server: Server, uids: &[&str]) -> Sending {
         let mut tasks = tokio::task::JoinSet::new();
-        let state = MemoryState::default().store();
-        let server = Server { script: Arc::new(Mutex::new(script)), ..Server::default() };
+        let (state, heartbeat) = (MemoryState::default().store(), Arc::<Notify>::default());
         let (contacted, node) = (watch::Sender::new(true), watch::Sender::new(NodeView::default()));
         let reports = reports(uids);
         let sync = Sync {
@@ -367,12 +386,12 @@ mod tests {
             reports: reports.clone(),
             contacted: contacted.subscribe(),
             node: node.subscribe(),
-            heartbeat: Arc::default(),
+            heartbeat: Arc::clone(&heartbeat),
             reachable: Arc::default(),
             starts: Starts::default(),
         };
         tasks.spawn(sync.run());
-        Sending { server, reports, contacted, _tasks: tasks, _node: node }
+        Sending { server, reports, contacted, node, heartbeat, _tasks: tasks }
     }
 
     async fn pass(millis: u64) {
@@ -450,6 +469,23 @@ mod tests {
         closed.contacted.send_replace(true);
         pass(1).await;
         assert_eq!(closed.server.written(), [("a".into(), "waits".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_037_what_a_silent_nodes_mark_refuses_waits_for_a_heartbeat_and_is_accepted_once() {
+        let script = Arc::new(Mutex::new(vec![Answer::Stale(Duration::from_millis(10))]));
+        let it = sending_to(Server { script, has_objects: true, ..Server::default() }, &["a"]);
+        it.reports.put("a", report(ClientStatus::Running, "told"));
+        pass(1).await;
+        // The controller marks the allocation, and the agent learns that its node counts as disconnected.
+        it.node.send_replace(NodeView { phase: NodePhase::Disconnected, ..NodeView::default() });
+        let n_calls = || it.server.calls.lock().expect("no panic while it was held").len();
+        tokio::time::timeout(Duration::from_secs(1), it.heartbeat.notified()).await.expect("a heartbeat is asked for");
+        pass(60_000).await;
+        assert_eq!((n_calls(), it.server.written().len()), (1, 0), "nothing else is tried");
+        it.node.send_replace(NodeView { phase: NodePhase::Ready, ..NodeView::default() });
+        pass(60_000).await;
+        assert_eq!((n_calls(), it.server.written()), (2, vec![("a".to_owned(), "told".to_owned())]));
     }
 
     #[tokio::test(start_paused = true)]

@@ -116,3 +116,34 @@ async fn serve<S: Store>(listener: UnixListener, dialer: Dialer<S>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use drover_store::KubeStore;
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_149_a_socket_whose_path_is_too_long_is_none_and_a_shorter_one_is_served() {
+        let none = tower::service_fn(|_: http::Request<Body>| async {
+            Err::<http::Response<Body>, _>(std::io::Error::other("it is not asked"))
+        });
+        let text = "stateDir: /s\nallocDir: /a\ngateway: {tokenFile: /token, replicas: [here]}\n";
+        let config = AgentConfig::parse(text, Path::new("agent.yaml")).expect("a configuration");
+        let store = KubeStore::new(kube::Client::new(none, "default"), Duration::from_secs(1));
+        let apis = GatewayApis::new(&config, store).expect("a token");
+        let dir = tempfile::tempdir().expect("a directory");
+        // A task may know the directory by a longer path than the node.
+        let serve = |n: usize| {
+            let seen_as = format!("/{}", "x".repeat(n - place::NAME.len() - 2));
+            apis.serve(ApiPlace { dir: dir.path(), seen_as: &seen_as, owner: None })
+        };
+        let refused = serve(108).expect_err("too long");
+        assert!(refused.contains("too long"), "{refused}");
+        assert!(std::fs::read_dir(dir.path()).expect("a directory").next().is_none(), "nothing is made");
+        let served = serve(107).expect("a socket").expect("an API");
+        assert_eq!(served.address().len(), "unix://".len() + 107);
+        tokio::net::UnixStream::connect(dir.path().join(place::NAME)).await.expect("it listens");
+    }
+}

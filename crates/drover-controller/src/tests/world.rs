@@ -44,6 +44,8 @@ pub(crate) struct World {
     beating: BTreeSet<String>,
     beats_at: Instant,
     n_leaders: usize,
+    /// Evaluations that leaders have made, those that changed nothing too.
+    pub(crate) n_evaluations: usize,
     /// Versions of jobs whose allocations never become healthy.
     pub(crate) sick_versions: BTreeSet<i64>,
 }
@@ -83,6 +85,7 @@ impl World {
             beating: BTreeSet::new(),
             beats_at: Instant::now(),
             n_leaders: 1,
+            n_evaluations: 0,
             sick_versions: BTreeSet::new(),
         };
         world.beat();
@@ -115,7 +118,9 @@ impl World {
             }
         }
         self.leader.decide();
-        std::iter::from_fn(|| self.leader.shared.outbox.pop()).collect()
+        let actions: Vec<Action> = std::iter::from_fn(|| self.leader.shared.outbox.pop()).collect();
+        self.n_evaluations += actions.iter().filter(|action| matches!(action, Action::Plan(..))).count();
+        actions
     }
 
     /// Writes what was decided, and tells the leader what became of it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drover_api::allocation::{ClientStatus, DesiredStatus, TaskEventType as E, TaskRunState, TaskState};
+use drover_api::allocation::{ClientStatus, DesiredStatus, TaskEventType as E, TaskRunState, TaskState, VolumeState};
 use drover_api::client_node::Fingerprint;
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, JobSpec};
@@ -999,12 +999,55 @@ async fn a_162_a_volume_that_is_mounted_still_is_neither_claimed_nor_mounted_aga
     let mut node = Node::new();
     let (csi, counts) = csi::with_a_mount(&node.state, UID, "data").await;
     node.csi = csi;
-    let volume = json!({"name": "data", "type": "csi", "source": "v1", "accessMode": "single-node-writer",
-        "attachmentMode": "file-system"});
-    let life = node.run(JobType::Service, json!({"volumes": [volume], "tasks": [runs("t", "1000s")]}));
+    let life = node.run(JobType::Service, of_a_volume());
     // Nobody would ever grant a claim here.
     life.running().await;
     assert_eq!((counts(), life.millis() < 100), ([1, 1, 0, 0], true));
+}
+
+/// A group whose only volume is mounted still.
+fn of_a_volume() -> Value {
+    let volume = json!({"name": "data", "type": "csi", "source": "v1", "accessMode": "single-node-writer",
+        "attachmentMode": "file-system"});
+    json!({"volumes": [volume], "tasks": [runs("t", "1000s")]})
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_079_an_end_is_told_although_a_volume_is_not_unmounted_and_that_nothing_is_left_later() {
+    let mut node = Node::new();
+    // With pauses of 2, 4 and 8 seconds.
+    node.csi = csi::with_a_stuck_mount(&node.state, UID, "data", 3).await;
+    let mut unmounting = JoinSet::new();
+    unmounting.spawn(node.csi.clone().run());
+    let life = node.run(JobType::Service, of_a_volume());
+    life.running().await;
+    let before = life.millis();
+    life.stop();
+    // What has ended is told after five seconds at most, and that nothing of it is left when that is so.
+    life.until("over", |it| *it.ended.borrow()).await;
+    let told = life.report();
+    let stuck = (ClientStatus::Complete, VolumeState::UnmountFailed, None);
+    assert_eq!((told.client_status, told.volumes["data"].state, told.ended_at), stuck);
+    let after = life.millis() - before;
+    assert!((5000..6000).contains(&after), "{after}");
+    assert_eq!(life.ended().await.volumes["data"].state, VolumeState::Unmounted);
+    let after = life.millis() - before;
+    assert!((14_000..15_000).contains(&after), "{after}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_079_an_agent_ends_although_a_volume_is_not_unmounted() {
+    let mut node = Node::new();
+    node.csi = csi::with_a_stuck_mount(&node.state, UID, "data", 100).await;
+    let mut unmounting = JoinSet::new();
+    unmounting.spawn(node.csi.clone().run());
+    let life = node.run(JobType::Service, of_a_volume());
+    life.running().await;
+    life.stop();
+    life.until("it is tried", |it| it.report().volumes["data"].state == VolumeState::UnmountFailed).await;
+    let before = Instant::now();
+    life.shut_down().await;
+    assert_eq!(before.elapsed().as_secs(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn what_the_configuration_offers_is_offered() {
+        let found =
+            take("dynamicPorts: {min: 21000, max: 21999}\nmaxAllocs: 7\nhostNetworks: {inner: {interface: lo}}\n");
+        let range = found.dynamic_ports.expect("a range");
+        assert_eq!((range.min, range.max, found.max_allocs), (21_000, 21_999, Some(7)));
+        let inner = found.host_networks.iter().find(|network| network.name == "inner").expect("a network");
+        assert_eq!(inner.cidr, "127.0.0.1/32");
+    }
+
+    #[test]
     fn all_tasks_together_get_what_the_node_offers() {
         let all = offered_slice(&config(""));
         let half = offered_slice(&config("reserved: {memoryMB: 100}\n"));

@@ -407,16 +407,27 @@ async fn a_024_a_list_removes_updates_ignores_and_adds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_025_what_is_not_there_to_read_holds_the_allocation_up_and_is_read_again() {
+async fn a_025_what_is_not_there_to_read_holds_the_allocation_up_and_no_other_and_is_read_again() {
     let (api, (machine, changes)) = (api(group()), machine());
     let version = api.object::<JobVersion>(&version_key()).expect("it is there");
     api.remove::<JobVersion>(&version_key());
+    // Of three allocations two have a version that can be read. Each is an object of its own: they need not wait.
+    let mut newer = version.clone();
+    newer["metadata"] = json!({ "name": drover_api::names::job_version_name("web", 2), "namespace": "default" });
+    newer["spec"]["version"] = json!(2);
+    api.add(&serde_json::from_value::<JobVersion>(newer).expect("a version"));
+    for name in ["web-1", "web-2"] {
+        let mut other = allocation(name, 1);
+        other.spec.job_version = 2;
+        api.add(&other);
+    }
     let (_agent, _stop) = begin(&machine, &api, 1);
     let reads = || api.reads_of(&version_key().name);
     api.until("read twice", |_| reads().len() == 2).await;
     let pause = reads()[1].duration_since(reads()[0]);
     assert!((Duration::from_secs(2)..=Duration::from_secs(4)).contains(&pause), "{pause:?}");
-    assert!(changes.lock().expect("no panic").is_empty() && api.status().task_states.is_empty(), "nothing is applied");
+    assert!(api.status().task_states.is_empty(), "nothing of it is applied");
+    assert_eq!(*changes.lock().expect("no panic"), [TaskChange::Started, TaskChange::Started], "the others run");
     drop(api.put::<JobVersion>(&version_key(), version, "add"));
     api.until("running", |api| api.status().client_status == ClientStatus::Running).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_api::deployment::RollbackResult;
 use drover_api::job::JobConditionType;
-use drover_api::{Job, JobVersion};
+use drover_api::{Deployment, Job, JobVersion};
 use drover_store::{Object as _, Part};
 use serde_json::{Value, json};
 
@@ -75,13 +75,14 @@ async fn d_044_an_automatic_revert_brings_the_stable_spec_back_as_a_new_stable_v
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_revert_the_manifest_that_failed_is_not_started_again_by_applying_it_again() {
+async fn d_085_after_a_revert_the_manifest_that_failed_is_not_started_again_by_applying_it_again() {
     let mut world = with_sick(&json!({ "autoRevert": true })).await;
     world.live(Duration::from_mins(5)).await;
+    let n_deployments = world.all::<Deployment>().len();
     world.change_job("web", &json!({ "stop": false }));
     world.live(LONG).await;
     assert_eq!(versions(&world), [0, 1, 2]);
-    assert_eq!(all_running(&world), 2);
+    assert_eq!((all_running(&world), world.all::<Deployment>().len()), (2, n_deployments));
     apply(&world, "c");
     world.live(LONG).await;
     assert_eq!((versions(&world), running(&world, 3)), (vec![0, 1, 2, 3], 2), "another spec is another version");

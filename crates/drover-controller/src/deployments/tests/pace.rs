@@ -111,6 +111,33 @@ async fn counts_are_written_at_most_once_per_second_and_the_end_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d_066_five_verdicts_within_a_second_are_one_evaluation() {
+    let mut world = World::with_nodes(["n1"]);
+    world.create(&rolled(&[("g", 3, json!({ "maxParallel": 1 }))], "a"));
+    world.live(LONG).await;
+    apply(&world, "b");
+    world.advance(Duration::from_secs(5)).await;
+    let of_b = |world: &World| {
+        let mut all = world.allocs();
+        all.retain(|alloc| alloc.spec.job_version == 1);
+        all
+    };
+    let first = of_b(&world).remove(0);
+    world.report(&first, &json!({ "clientStatus": "running" }));
+    world.advance(Duration::from_secs(5)).await;
+    let before = world.n_evaluations;
+    for _ in 0..5 {
+        let health =
+            json!({ "healthy": true, "timestamp": world.clock.now(), "deploymentName": first.spec.deployment_name });
+        world.report(&first, &json!({ "health": health }));
+        world.advance(Duration::from_millis(190)).await;
+    }
+    assert_eq!(world.n_evaluations, before, "the second is not over");
+    world.advance(Duration::from_secs(5)).await;
+    assert_eq!((world.n_evaluations - before, of_b(&world).len()), (1, 2), "the next one is replaced");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_roll_out_ends_well_although_one_of_its_writes_fails() {
     let writes = [
         "create Deployment",

@@ -243,7 +243,13 @@ async fn v_063_a_volume_that_is_registered_can_be_reached_from_where_its_manifes
 #[tokio::test(start_paused = true)]
 async fn v_064_a_volume_of_a_plugin_that_is_unknown_or_has_no_healthy_controller_says_so_and_is_given_to_nobody() {
     let sick = json!({ "healthy": false });
-    for (nodes, plugin) in [(vec![with_plugin("n1")], "other"), (vec![with_info("n1", &sick)], "p")] {
+    // Nodes can mount, and nothing can attach.
+    let (sick_controller, node_half) = (json!({ "node": false, "healthy": false }), json!({ "controller": false }));
+    for (nodes, plugin) in [
+        (vec![with_plugin("n1")], "other"),
+        (vec![with_info("n1", &sick)], "p"),
+        (vec![with_info("n1", &sick_controller), with_info("n2", &node_half)], "p"),
+    ] {
         let mut cluster = Cluster::new(&nodes);
         let mut wanted = volume("data", WRITER);
         plugin.clone_into(&mut wanted.spec.plugin_id);
