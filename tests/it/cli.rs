@@ -344,9 +344,14 @@ fn validate_names_every_error_of_every_file() {
     };
     let wrong = json!({ "apiVersion": V, "kind": "Job", "metadata": { "name": "a" }, "spec": { "type": "system", "cuont": 1,
         "groups": [{ "name": "g", "count": 2, "disconnect": { "reconcile": "best" }, "tasks": [{ "name": "t", "driver": "mock", "killTimeout": "-1s" }] }] } });
+    let never = json!({ "apiVersion": V, "kind": "Job", "metadata": { "name": "b" }, "spec": {
+        "groups": [{ "name": "g", "count": 1, "update": { "canary": 2, "autoPromote": true },
+            "spreads": [{ "attribute": "${meta.rack}", "weight": 50, "targets": [{ "value": "r1", "percent": 0 }] }],
+            "tasks": [{ "name": "t", "driver": "mock", "env": { "A=B": "x" }, "config": { "runfor": "1s" } }] }] } });
     let good = web(1, &json!({ "maxClientDisconnect": "1h" }));
-    let (wrong, good) = (file("wrong.json", &wrong.to_string()), file("good.json", &good.to_string()));
-    let answer = drover(&["job", "validate", &wrong, &good], "");
+    let [wrong, never, good] = [("wrong.json", &wrong), ("never.json", &never), ("good.json", &good)]
+        .map(|(name, job)| file(name, &job.to_string()));
+    let answer = drover(&["job", "validate", &wrong, &never, &good], "");
     assert_eq!((answer.code, answer.out.as_str()), (1, ""));
     let without_folder = answer.err.replace(&format!("{}/", dir.path().display()), "");
     expect![[r#"
@@ -354,8 +359,11 @@ fn validate_names_every_error_of_every_file() {
         wrong.json: djob/a: spec.groups[0].tasks[0].killTimeout: -1s is negative; set it to 0s or more (KillTimeoutNegative)
         wrong.json: djob/a: spec.cuont: is no known field; correct its name, or remove it (UnknownField)
         wrong.json: djob/a: spec.groups[0].disconnect.reconcile: `best` is not allowed; take one of best_score, longest_running, keep_original, keep_replacement (DisconnectReconcile)
+        never.json: djob/b: spec.groups[0].spreads[0].targets: are all 0 percent, which asks for nothing; give one of them a share, or leave targets out to spread evenly (SpreadTarget)
+        never.json: djob/b: spec.groups[0].tasks[0].config: is refused by its driver: config.runfor is no setting of driver mock; take one of startError, startErrorRecoverable, startBlockFor, runFor, exitCode, exitSignal, exitErrMsg, killAfter, signalError, failFirst, healthyAfter, unhealthyOnNodes, failOnVersions (DriverConfig)
+        never.json: djob/b: spec.groups[0].tasks[0].env: has the name "A=B", which contains = or NUL; correct it (EnvName)
         good.json: djob/web: warning: spec.groups[0].maxClientDisconnect: is an old form and ignored; write disconnect.lostAfter (OldDisconnect)
-        1 of 2 jobs are invalid
+        2 of 3 jobs are invalid
     "#]].assert_eq(&without_folder);
 
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -414,8 +422,13 @@ async fn a_shell_completes_commands_and_the_names_that_the_cluster_has() {
     let found = asked(of_kubectl.clone(), "deployment pro", None, kubeconfig.clone()).await;
     assert_eq!(found, "promote\tLets healthy canaries take over\n:4\n");
     let drover = PathBuf::from(env!("CARGO_BIN_EXE_drover"));
-    let found = asked(drover, "drover job stop -n completed m", Some("bash"), kubeconfig).await;
+    let found = asked(drover, "drover job stop -n completed m", Some("bash"), kubeconfig.clone()).await;
     assert_eq!(found.trim_end(), "mail");
+    cluster.apply(ns, &job("shown", 1, &json!({}), "exec sleep 1000"));
+    cluster.runs(ns, &[0]).await;
+    let alloc = cluster.allocs(ns).await.remove(0).metadata.name.expect("a name");
+    let found = asked(of_kubectl.clone(), "alloc logs -n completed sho", None, kubeconfig.clone()).await;
+    assert_eq!(found, format!("{alloc}\n:4\n"));
     // Who presses a key beside a cluster that is away gets silence.
     assert_eq!(asked(of_kubectl, "job stop -n completed web", None, "/nowhere".to_owned()).await, ":0\n");
 }

@@ -59,6 +59,19 @@ async fn a_stopped_job_says_who_stopped_it_and_is_started_by_run_and_by_start() 
         (ended.code, ended.err.as_str()),
         (2, "djob/web is applied, and does not run: its manifest sets spec.stop to true; leave that out to run it\n")
     );
+
+    // Another writer stops one that is followed.
+    let nowhere = json!({ "constraints": [{ "lTarget": "${meta.nope}", "operand": "=", "rTarget": "1" }] });
+    let manifest = job("waits", 1, &nowhere, "exec sleep 1000").to_string();
+    let stops = async {
+        cluster.condition(ns, "waits", JobConditionType::Placed, "False").await;
+        cluster.kubectl(&["patch", "djob/waits", "-n", ns, "--type=merge", "-p", r#"{"spec":{"stop":true}}"#])
+    };
+    let (followed, stopped) = tokio::join!(drover("job run - --timeout 60s", manifest), stops);
+    stopped.expect("a stop");
+    let last = followed.err.lines().last().unwrap_or_default();
+    let wanted = "djob/waits does not run: the job was stopped by `kubectl patch` at 20";
+    assert!(followed.code == 2 && last.starts_with(wanted), "{}", followed.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

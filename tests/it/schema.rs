@@ -97,6 +97,37 @@ async fn an_update_of_a_volume_is_refused_with_all_that_is_wrong_and_changes_not
     assert_eq!(after, before, "nothing has changed");
 }
 
+// V-061.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_topologies_that_a_volume_asks_for_stay_once_it_has_some() {
+    let client = shared_plane().client(User::Admin).await.expect("a client");
+    let path = "/apis/drover.dev/v1alpha1/namespaces/default/csivolumes";
+    let zone = |name: &str| json!({ "required": [{ "segments": { "zone": name } }] });
+    // Asked for at first; asked for then, none for what is taken away.
+    for (name, before, after) in [
+        ("topology-removed", zone("a"), Value::Null),
+        ("topology-added", Value::Null, zone("a")),
+        ("topology-changed", zone("a"), zone("b")),
+    ] {
+        let mut volume = json!({ "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
+            "spec": { "pluginID": "p", "externalID": name,
+                      "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] } });
+        if !before.is_null() {
+            volume["spec"]["topologyRequest"] = before.clone();
+        }
+        send(&client, "POST", path, &volume).await.expect("a volume");
+        let change = |request: &Value| json!({ "spec": { "topologyRequest": request } });
+        let path = format!("{path}/{name}");
+        // Until it has topologies it may change.
+        send(&client, "PATCH", &path, &change(&after)).await.expect("accepted");
+        send(&client, "PATCH", &path, &change(&before)).await.expect("accepted");
+        let status = json!({ "status": { "topologies": [{ "segments": { "zone": "a" } }] } });
+        send(&client, "PATCH", &format!("{path}/status"), &status).await.expect("its status");
+        let refused = send(&client, "PATCH", &path, &change(&after)).await.expect_err(name);
+        assert!(refused.contains("topologyRequest"), "{name}: {refused}");
+    }
+}
+
 /// One golden for each rule; S-170 is `node-eligible-while-draining`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_breaks_a_rule_is_refused_with_field_and_remedy() {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by a panic that something is not as it should be")]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -91,21 +92,25 @@ fn processes_of(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-fn mounts() -> BTreeSet<PathBuf> {
-    drover_supervisor::mounts_below(Path::new("/")).unwrap().into_iter().collect()
+/// What is mounted in the data folder.
+fn mounts(data: &Path) -> Vec<PathBuf> {
+    drover_supervisor::mounts_below(data).unwrap()
 }
 
-fn cgroups() -> BTreeSet<PathBuf> {
-    fn collect(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+/// The control groups of its agent's tasks, one in each hierarchy.
+fn cgroups(data: &Path) -> Vec<PathBuf> {
+    fn collect(folder: &Path, name: &OsStr, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                collect(&entry.path(), found);
-                found.insert(entry.path());
+            if entry.file_name() == name {
+                found.push(entry.path());
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                collect(&entry.path(), name, found);
             }
         }
     }
-    let mut found = BTreeSet::new();
-    collect(Path::new("/sys/fs/cgroup"), &mut found);
+    let mut found = Vec::new();
+    let name = drover_supervisor::cgroup_name(&data.join("agent/state"));
+    collect(Path::new("/sys/fs/cgroup"), OsStr::new(&name), &mut found);
     found
 }
 
@@ -196,7 +201,6 @@ fn wait_for<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
 fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
     let data = Data::new();
     let path = data.path();
-    let (mounts_before, cgroups_before) = (mounts(), cgroups());
     let examples = ["--example", "web", "--example", "wordcount", "--example", "node-report"];
     let up = [&["up", "--detach", "--profile", "dev"], &examples[..]].concat();
 
@@ -205,6 +209,7 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
     let shown = succeeds(&output);
     assert!(shown.contains(&format!("export KUBECONFIG={}", path.join("kubeconfig").display())), "{shown}");
     assert!(shown.contains("get djob,alloc,cnode") && shown.contains("cargo xtask down"), "{shown}");
+    assert!(!cgroups(&path).is_empty(), "its tasks have control groups");
     let path_line = shown.lines().find_map(|line| line.trim().strip_prefix("export PATH=")).unwrap();
     let of_programs = path_line.split_once(":$PATH").unwrap().0;
     assert!(std::env::split_paths(of_programs).any(|folder| folder.join("kubectl").is_file()), "{path_line}");
@@ -278,8 +283,7 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
     succeeds(&run(&["down"], &path));
     assert_eq!(processes_of(&path), [""; 0]);
     assert!(before.iter().all(|(_, id)| !id.is_alive()));
-    assert_eq!(mounts(), mounts_before);
-    assert_eq!(cgroups(), cgroups_before);
+    assert_eq!((mounts(&path), cgroups(&path)), (Vec::new(), Vec::new()));
     assert_eq!(run(&["status"], &path).status.code(), Some(1));
 
     // Up again, right afterwards: the same allocations run again in place, soon.
@@ -341,7 +345,6 @@ fn run_containers(data: &Path) -> Vec<ProcessId> {
 fn an_interrupt_in_the_foreground_ends_everything_containers_too() {
     let data = Data::new();
     let path = data.path();
-    let mounts_before = mounts();
     let mut child = xtask(&["up", "--profile", "dev", "--example", "none", "--containers"], &path)
         .stdout(Stdio::piped())
         .spawn()
@@ -354,11 +357,21 @@ fn an_interrupt_in_the_foreground_ends_everything_containers_too() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&path), [""; 0]);
     assert!(containers.into_iter().all(|container| !container.is_alive()));
-    assert_eq!(mounts(), mounts_before);
+    assert_eq!(mounts(&path), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn what_has_lost_a_process_says_so_and_without_etcd_everything_ends() {
+    everything_ends_without("etcd");
+}
+
+#[test]
+fn without_an_api_server_everything_ends() {
+    everything_ends_without("kube-apiserver");
+}
+
+/// One that is not restarted loses its agent, and then this process.
+fn everything_ends_without(role: &str) {
     let data = Data::new();
     let path = data.path();
     let mut child = xtask(&["up", "--profile", "dev", "--example", "none", "--driver", "mock", "--no-restart"], &path)
@@ -369,7 +382,7 @@ fn what_has_lost_a_process_says_so_and_without_etcd_everything_ends() {
     let _stdout = shown_until(&mut child, "Ctrl-C");
     let whole = wait_for("whole", || Some(processes(&path)).filter(|all| all.len() == 7));
     let of_role = |role: &str| whole.iter().find(|(known, _)| known == role).unwrap().1;
-    let (etcd, agent) = (of_role("etcd"), of_role("agent"));
+    let (ground, agent) = (of_role(role), of_role("agent"));
     assert_eq!(run(&["status"], &path).status.code(), Some(0));
 
     // What is not whole does not say that all is well.
@@ -379,13 +392,25 @@ fn what_has_lost_a_process_says_so_and_without_etcd_everything_ends() {
     let again = run(&["up"], &path);
     assert!(!again.status.success() && text(&again.stderr).contains("but without agent"), "{}", text(&again.stderr));
 
-    etcd.signal(Signal::KILL).unwrap();
+    ground.signal(Signal::KILL).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr) + &text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("etcd ended, and nothing works without it"), "{said}");
+    assert!(said.contains(&format!("{role} ended, and nothing works without it")), "{said}");
     assert_eq!(processes_of(&path), [""; 0]);
     assert_eq!(run(&["status"], &path).status.code(), Some(1));
+}
+
+#[test]
+fn what_a_build_needs_of_the_machine_is_asked_for_before_anything_is_built() {
+    let (data, empty) = (Data::new(), tempfile::tempdir().unwrap());
+    let up = ["up", "--example", "none", "--containers"];
+    // A new machine without pkg-config.
+    let output =
+        xtask(&up, &data.path()).env("XDG_CACHE_HOME", empty.path()).env("PATH", empty.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("`apt-get install libseccomp-dev pkg-config`"), "{said}");
+    assert!(!said.contains("building"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use drover_testkit::cluster;
+use drover_testkit::cluster::{self, require_headers};
 use drover_testkit::containerd::OwnContainerd;
 use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User};
 use drover_testkit::manifests;
@@ -76,6 +76,9 @@ impl Session {
     /// # Errors
     /// When the folder cannot be used, or the session that has it lacks some of its processes.
     pub fn open(args: UpArgs) -> Result<Option<Self>> {
+        if args.containers {
+            require_headers()?;
+        }
         let layout = args.layout()?;
         layout.create()?;
         let Some(lock) = layout.lock()? else {
