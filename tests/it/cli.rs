@@ -334,7 +334,6 @@ fn a_plan_tells_whom_it_evicts_and_what_a_blocked_one_waits_for() {
 }
 
 #[test]
-#[expect(clippy::needless_raw_string_hashes, reason = "as expect-test writes it")]
 fn validate_names_every_error_of_every_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = |name: &str, text: &str| {

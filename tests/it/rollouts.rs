@@ -240,8 +240,8 @@ async fn five_verdicts_within_a_second_are_one_evaluation() {
     let (first, before) = (running_of(&cluster, ns, 1).await.remove(0), watched(&cluster, ns));
     let took = declare(&cluster, ns, &first, 5).await;
     cluster.eventually("the next is replaced", async || running_of(&cluster, ns, 1).await.len() == 2).await;
-    // One evaluation a second at most: five verdicts on a machine that needs longer may be as many as began seconds. The
-    // end of what was replaced then asks for one more.
+    // One evaluation a second at most: five verdicts on a machine that needs longer may be as many as began seconds.
+    // The end of what was replaced then asks for one more.
     let evaluated = u64::try_from(watched(&cluster, ns) - before).expect("more than before");
     assert!((1..=2 + took.as_secs()).contains(&evaluated), "{evaluated} evaluations for five verdicts in {took:?}");
 }

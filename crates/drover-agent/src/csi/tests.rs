@@ -61,10 +61,10 @@ pub(crate) async fn with_a_mount(state: &MemoryState, uid: &str, name: &str) -> 
 /// The same, whose plugin fails to unpublish so many times.
 pub(crate) async fn with_a_stuck_mount(state: &MemoryState, uid: &str, name: &str, failures: usize) -> Csi {
     let plugin = Noted::default();
-    let stage = Stage::begin(&plugin, state);
-    stage.csi.mount(uid, name, &granted("v1", false)).await.expect("mounted");
+    let csi = Stage::begin(&plugin, state).csi;
+    csi.mount(uid, name, &granted("v1", false)).await.expect("mounted");
     (0..failures).for_each(|_| plugin.fail("unpublish", ErrorKind::Retryable));
-    stage.csi
+    csi
 }
 
 /// What people are told of node `n-1`.
