@@ -44,4 +44,4 @@ pub(crate) use registry::Instance;
 pub(crate) use sealing_key::load_or_make as sealing_key;
 pub(crate) use shared::{Csi, CsiParts};
 #[cfg(test)]
-pub(crate) use tests::{with_a_mount, with_a_stuck_mount, without_volumes};
+pub(crate) use tests::{with_a_mount, without_volumes};

@@ -48,23 +48,20 @@ pub(crate) fn without_volumes(state: StateStore, root: PathBuf) -> Csi {
     })
 }
 
-/// As after the end of an agent that had mounted volume `v1` for an allocation under this name. Tells how often the
-/// plugin staged, published, unpublished and unstaged, too.
-pub(crate) async fn with_a_mount(state: &MemoryState, uid: &str, name: &str) -> (Csi, impl Fn() -> [usize; 4]) {
+/// As after the end of an agent that had mounted volume `v1` for an allocation under this name, by a plugin that fails
+/// to unpublish so many times. Tells how often the plugin staged, published, unpublished and unstaged, too.
+pub(crate) async fn with_a_mount(
+    state: &MemoryState,
+    uid: &str,
+    name: &str,
+    failures: usize,
+) -> (Csi, impl Fn() -> [usize; 4]) {
     let plugin = Noted::default();
+    (0..failures).for_each(|_| plugin.fail("unpublish", ErrorKind::Retryable));
     let first = Stage::begin(&plugin, state);
     first.csi.mount(uid, name, &granted("v1", false)).await.expect("mounted");
     drop(first);
     (Stage::begin(&plugin, state).csi, move || plugin.counts())
-}
-
-/// The same, whose plugin fails to unpublish so many times.
-pub(crate) async fn with_a_stuck_mount(state: &MemoryState, uid: &str, name: &str, failures: usize) -> Csi {
-    let plugin = Noted::default();
-    let csi = Stage::begin(&plugin, state).csi;
-    csi.mount(uid, name, &granted("v1", false)).await.expect("mounted");
-    (0..failures).for_each(|_| plugin.fail("unpublish", ErrorKind::Retryable));
-    csi
 }
 
 /// What people are told of node `n-1`.

@@ -127,7 +127,7 @@ impl<S: Store> Dialer<S> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io;
     use std::net::SocketAddr;
     use std::path::Path;
@@ -221,19 +221,23 @@ mod tests {
         }
     }
 
-    /// One whose store is never asked.
-    fn dialer(dir: &Path) -> Dialer<KubeStore> {
+    /// A store that is never asked.
+    pub(crate) fn unasked_store() -> KubeStore {
         let none = tower::service_fn(|_: http::Request<Body>| async {
             Err::<http::Response<Body>, _>(io::Error::other("it is not asked"))
         });
+        KubeStore::new(kube::Client::new(none, "default"), Duration::from_secs(1))
+    }
+
+    /// One whose store is never asked.
+    fn dialer(dir: &Path) -> Dialer<KubeStore> {
         let text = format!(
             "stateDir: /s\nallocDir: /a\ngateway: {{tokenFile: {0}/token, caFile: {0}/ca, replicas: [\"here\"]}}\n",
             dir.display()
         );
         let config = AgentConfig::parse(&text, Path::new("agent.yaml")).expect("a configuration");
         std::fs::write(dir.join("token"), "the-token").expect("a file");
-        Dialer::new(&config, KubeStore::new(kube::Client::new(none, "default"), Duration::from_secs(1)))
-            .expect("a token")
+        Dialer::new(&config, unasked_store()).expect("a token")
     }
 
     #[tokio::test]

@@ -16,5 +16,7 @@ mod tunnels;
 
 pub(crate) use dial::Door;
 pub(crate) use dialer::Dialer;
+#[cfg(test)]
+pub(crate) use dialer::tests::unasked_store;
 pub(crate) use drover_api::gateway::GatewayPort;
 pub(crate) use tunnels::Tunnels;

@@ -119,20 +119,14 @@ async fn serve<S: Store>(listener: UnixListener, dialer: Dialer<S>) {
 
 #[cfg(test)]
 mod tests {
-    use drover_store::KubeStore;
-    use kube::client::Body;
-
     use super::*;
+    use crate::gateway::unasked_store;
 
     #[tokio::test]
     async fn a_149_a_socket_whose_path_is_too_long_is_none_and_a_shorter_one_is_served() {
-        let none = tower::service_fn(|_: http::Request<Body>| async {
-            Err::<http::Response<Body>, _>(std::io::Error::other("it is not asked"))
-        });
         let text = "stateDir: /s\nallocDir: /a\ngateway: {tokenFile: /token, replicas: [here]}\n";
         let config = AgentConfig::parse(text, Path::new("agent.yaml")).expect("a configuration");
-        let store = KubeStore::new(kube::Client::new(none, "default"), Duration::from_secs(1));
-        let apis = GatewayApis::new(&config, store).expect("a token");
+        let apis = GatewayApis::new(&config, unasked_store()).expect("a token");
         let dir = tempfile::tempdir().expect("a directory");
         // A task may know the directory by a longer path than the node.
         let serve = |n: usize| {

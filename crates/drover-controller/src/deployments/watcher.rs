@@ -170,15 +170,7 @@ impl Deployments {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let uid = Uid::from(object.spec.job_uid.clone());
         let versions = shared.versions_of(job, &object.spec.job_uid);
-        let facts: Vec<VersionFacts<'_>> = versions
-            .iter()
-            .map(|version| VersionFacts {
-                number: version.spec.version,
-                is_stable: version.is_stable(),
-                intent: &version.spec.intent,
-                spec: &version.spec.job,
-            })
-            .collect();
+        let facts: Vec<VersionFacts<'_>> = versions.iter().map(|version| VersionFacts::of(version)).collect();
         let allocs: Vec<Arc<Alloc>> =
             shared.view.allocs_of_job(job).filter(|alloc| alloc.deployment.as_deref() == Some(name)).cloned().collect();
         let counts = shared.view.job(job).map(|job| job.counts.clone()).unwrap_or_default();

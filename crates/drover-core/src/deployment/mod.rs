@@ -18,6 +18,6 @@ mod tests;
 pub use evaluations::{EvalRecord, latest_index};
 pub use newest::{Aged, DeploymentAge, newest};
 pub use progress::{awaits_promotion, cutoff, is_done, needed};
-pub use rollback::{Target, VersionFacts, goes_back_to, target};
+pub use rollback::{Target, VersionFacts, goes_back_to};
 pub use status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
 pub use step::{DeploymentEffect, DeploymentStep, DeploymentView, StepNotice, digest, judgements, step};

@@ -1,7 +1,7 @@
 //! Which version a failed deployment goes back to (`spec/deployments.md` 8.2).
 
-use drover_api::JobSpec;
 use drover_api::deployment::{Rollback, RollbackResult};
+use drover_api::{JobSpec, JobVersion, JobVersionSpec};
 
 use crate::definition::is_same_version;
 
@@ -18,6 +18,14 @@ pub struct VersionFacts<'a> {
     pub spec: &'a JobSpec,
 }
 
+impl<'a> VersionFacts<'a> {
+    /// Those of a stored version.
+    pub fn of(version: &'a JobVersion) -> Self {
+        let JobVersionSpec { version: number, intent, job: spec, .. } = &version.spec;
+        Self { number: *number, is_stable: version.is_stable(), intent, spec }
+    }
+}
+
 /// Where to go back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -31,7 +39,7 @@ pub enum Target {
 
 /// The newest stable version of the job's history, unless what it runs is what `failed` runs. Without the exception a
 /// version that was once stable would be restored, fail and be restored forever.
-pub fn target(versions: &[VersionFacts<'_>], failed: &JobSpec) -> Target {
+fn target(versions: &[VersionFacts<'_>], failed: &JobSpec) -> Target {
     let stable = versions.iter().filter(|version| version.is_stable).max_by_key(|version| version.number);
     match stable {
         None => Target::None,

@@ -38,14 +38,14 @@ pub(super) fn promote(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault
     let promote = Promote { all: body.all, groups: body.groups.unwrap_or_default() };
     let patch = promote.patch();
     refuse(deployment, &DeploymentRequest::Promote(promote))?;
-    Ok(ordered(deployment, ("promote", &json!({ "promote": patch })), None, view))
+    Ok(ordered(deployment, "promote", &json!({ "promote": patch }), None, view))
 }
 
 /// Pauses, which no evaluation follows, or goes on.
 pub(super) fn pause(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, body) = found(id, view, true)?;
     refuse(deployment, if body.pause { &DeploymentRequest::Pause } else { &DeploymentRequest::Resume })?;
-    Ok(ordered(deployment, ("pause", &json!({ "paused": body.pause })), None, view))
+    Ok(ordered(deployment, "pause", &json!({ "paused": body.pause }), None, view))
 }
 
 /// Fails it; a body is not needed.
@@ -53,7 +53,7 @@ pub(super) fn fail(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, _) = found(id, view, false)?;
     refuse(deployment, &DeploymentRequest::Fail)?;
     let restored = restored_where(deployment, |_| true, view);
-    Ok(ordered(deployment, ("fail", &json!({ "fail": true })), restored, view))
+    Ok(ordered(deployment, "fail", &json!({ "fail": true }), restored, view))
 }
 
 /// Judges allocations by hand.
@@ -78,7 +78,7 @@ pub(super) fn allocation_health(id: &str, view: WriteView<'_>) -> Result<WriteOr
         all.any(|allocation| allocation.spec.group == group)
     };
     let restored = restored_where(deployment, is_judged, view);
-    Ok(ordered(deployment, ("fail", &judged), restored, view))
+    Ok(ordered(deployment, "fail", &judged, restored, view))
 }
 
 /// The stable version that the job goes back to when the deployment fails by one of these groups: the number that it
@@ -90,15 +90,8 @@ fn restored_where(deployment: &Deployment, fails: impl Fn(&str) -> bool, view: W
     }
     let DeploymentSpec { job_name, job_uid, job_version, .. } = &deployment.spec;
     let versions = view.world.versions_of(namespace(&deployment.metadata), job_name);
-    let versions: Vec<VersionFacts<'_>> = versions
-        .filter(|version| version.spec.job_uid == *job_uid)
-        .map(|version| VersionFacts {
-            number: version.spec.version,
-            is_stable: version.is_stable(),
-            intent: &version.spec.intent,
-            spec: &version.spec.job,
-        })
-        .collect();
+    let versions = versions.filter(|version| version.spec.job_uid == *job_uid);
+    let versions: Vec<VersionFacts<'_>> = versions.map(|version| VersionFacts::of(version)).collect();
     match goes_back_to(&versions, *job_version)? {
         Rollback::Restore(number) => Some(number),
         Rollback::Same(_) | Rollback::None => None,
@@ -125,7 +118,8 @@ fn refuse(deployment: &Deployment, request: &DeploymentRequest) -> Result<(), Fa
 /// that the job goes back to by it.
 fn ordered(
     deployment: &Deployment,
-    (subresource, spec): (&'static str, &Value),
+    subresource: &'static str,
+    spec: &Value,
     restored: Option<i64>,
     view: WriteView<'_>,
 ) -> WriteOrder {

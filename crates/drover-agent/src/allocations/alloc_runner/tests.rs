@@ -997,7 +997,7 @@ async fn a_160_a_volume_of_each_slots_own_is_named_after_the_slot() {
 #[tokio::test(start_paused = true)]
 async fn a_162_a_volume_that_is_mounted_still_is_neither_claimed_nor_mounted_again() {
     let mut node = Node::new();
-    let (csi, counts) = csi::with_a_mount(&node.state, UID, "data").await;
+    let (csi, counts) = csi::with_a_mount(&node.state, UID, "data", 0).await;
     node.csi = csi;
     let life = node.run(JobType::Service, of_a_volume());
     // Nobody would ever grant a claim here.
@@ -1016,7 +1016,7 @@ fn of_a_volume() -> Value {
 async fn v_079_an_end_is_told_although_a_volume_is_not_unmounted_and_that_nothing_is_left_later() {
     let mut node = Node::new();
     // With pauses of 2, 4 and 8 seconds.
-    node.csi = csi::with_a_stuck_mount(&node.state, UID, "data", 3).await;
+    (node.csi, _) = csi::with_a_mount(&node.state, UID, "data", 3).await;
     let mut unmounting = JoinSet::new();
     unmounting.spawn(node.csi.clone().run());
     let life = node.run(JobType::Service, of_a_volume());
@@ -1038,7 +1038,7 @@ async fn v_079_an_end_is_told_although_a_volume_is_not_unmounted_and_that_nothin
 #[tokio::test(start_paused = true)]
 async fn v_079_an_agent_ends_although_a_volume_is_not_unmounted() {
     let mut node = Node::new();
-    node.csi = csi::with_a_stuck_mount(&node.state, UID, "data", 100).await;
+    (node.csi, _) = csi::with_a_mount(&node.state, UID, "data", 100).await;
     let mut unmounting = JoinSet::new();
     unmounting.spawn(node.csi.clone().run());
     let life = node.run(JobType::Service, of_a_volume());

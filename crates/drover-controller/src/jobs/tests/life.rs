@@ -10,7 +10,7 @@ use drover_core::evaluation_id::{self, Point};
 use drover_store::StoreError;
 use serde_json::{Value, json};
 
-use super::{condition, told};
+use super::{condition, message, told};
 use crate::tests::{World, conflict, group, in_default, job, node, service, unavailable};
 
 fn kinds(world: &World) -> Vec<String> {
@@ -211,16 +211,13 @@ async fn that_a_job_finds_no_room_is_told_once_however_many_nodes_have_none() {
     large["tasks"][0]["resources"]["memoryMB"] = json!(5000);
     world.create(&job("web", &json!({ "groups": [large] })));
     world.live(Duration::from_mins(1)).await;
-    let message = |world: &World| {
-        let conditions = world.the::<Job>("web").status.unwrap().conditions;
-        conditions.into_iter().find(|one| one.r#type == JobConditionType::Placed).unwrap().message
-    };
-    assert!(message(&world).contains("on 1 of 1 nodes"), "{}", message(&world));
+    let why = |world: &World| message(world, "web", JobConditionType::Placed);
+    assert!(why(&world).contains("on 1 of 1 nodes"), "{}", why(&world));
     for n in 2..=4 {
         world.register(&node(&format!("n{n}")));
         world.live(Duration::from_mins(1)).await;
     }
-    assert!(message(&world).contains("on 4 of 4 nodes"), "{}", message(&world));
+    assert!(why(&world).contains("on 4 of 4 nodes"), "{}", why(&world));
     assert_eq!(told(&world, "Warning PlacementFailed web"), 1, "{:#?}", world.events());
 }
 

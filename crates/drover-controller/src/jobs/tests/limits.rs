@@ -7,7 +7,7 @@ use drover_api::allocation::ClientStatus;
 use drover_api::job::JobConditionType;
 use serde_json::json;
 
-use super::{condition, told};
+use super::{condition, message, told};
 use crate::tests::{World, group, in_default, job, node, service};
 
 const LIMITED: &str = "limits: {allocationsPerJob: 4, allocationsPerNamespace: 6}";
@@ -18,10 +18,8 @@ fn limited() -> World {
     world
 }
 
-fn message(world: &World, name: &str) -> String {
-    let status = world.the::<Job>(name).status.expect("a status");
-    let stalled = status.conditions.iter().find(|one| one.r#type == JobConditionType::Stalled);
-    stalled.map(|one| one.message.clone()).unwrap_or_default()
+fn stalled(world: &World, name: &str) -> String {
+    message(world, name, JobConditionType::Stalled)
 }
 
 fn n_shown(world: &World, names: &[&str]) -> Vec<usize> {
@@ -43,7 +41,7 @@ async fn must_survive_x_030_jobs_over_the_limits() {
         ("api", "together would have 7 allocations, and the limit is 6", "limits.allocationsPerNamespace"),
     ] {
         assert_eq!(condition(&world, name, JobConditionType::Stalled).as_deref(), Some("True InvalidSpec"), "{name}");
-        let message = message(&world, name);
+        let message = stalled(&world, name);
         assert!(message.contains(number) && message.contains(setting), "{message}");
     }
     assert_eq!(told(&world, "Warning InvalidSpec api"), 1);
@@ -69,7 +67,7 @@ async fn more_of_a_job_that_runs_is_refused_and_what_runs_goes_on() {
     world.change_job("web", &json!({ "groups": [group("g", 4)] }));
     world.live(Duration::from_secs(20)).await;
     assert_eq!(n_shown(&world, &["web", "api"]), [3, 3]);
-    assert!(message(&world, "web").contains("7 allocations"), "{}", message(&world, "web"));
+    assert!(stalled(&world, "web").contains("7 allocations"), "{}", stalled(&world, "web"));
     world.change_job("web", &json!({ "scale": { "group": "g", "count": 4 }, "groups": [group("g", 3)] }));
     world.live(Duration::from_secs(20)).await;
     assert_eq!(n_shown(&world, &["web"]), [3], "a scale is no way around it");
@@ -111,7 +109,7 @@ async fn a_job_on_every_node_counts_with_each_node_of_its_pool() {
     world.create(&job("more", &json!({ "type": "sysbatch", "groups": [group("g", 1)] })));
     world.live(Duration::from_secs(20)).await;
     assert_eq!(n_shown(&world, &["more"]), [0]);
-    assert!(message(&world, "more").contains("4 allocations"), "{}", message(&world, "more"));
+    assert!(stalled(&world, "more").contains("4 allocations"), "{}", stalled(&world, "more"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +129,7 @@ async fn where_no_gateway_is_installed_a_job_that_needs_one_waits_and_what_runs_
         assert_eq!(condition(&world, "shop", JobConditionType::Stalled).as_deref(), Some("True NoGateway"));
         let told_twice = "spec.groups[0].tasks[0].secrets[0]: Secret db-creds comes to its node from the gateway, and \
                           none is installed; set gateway.enabled in the chart's values, or remove it (NoGateway)";
-        assert_eq!(message(&world, "shop"), told_twice);
+        assert_eq!(stalled(&world, "shop"), told_twice);
         assert_eq!((n_shown(&world, &["shop"]), told(&world, "Warning PlacementFailed shop")), (vec![0], 1));
         // The next leader says the same.
         world.elect_another();
