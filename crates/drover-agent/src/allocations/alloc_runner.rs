@@ -107,13 +107,13 @@ impl AllocRunner {
         let by_name = places.iter().map(|(name, place)| (name.as_str(), *place));
         let coordinator =
             if plan.restored.is_empty() { Coordinator::new(by_name) } else { Coordinator::restored(by_name) };
-        let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
+        let told = plan.reports.latest(&plan.uid);
         // A request that was told stays told until the controller has carried it out.
-        let stop_requested_at = acknowledged.as_ref().and_then(|report| report.stop_requested_at);
+        let stop_requested_at = told.as_ref().and_then(|report| report.stop_requested_at);
         let commands = TaskCommands::default();
         let places = Places { commands: commands.clone(), dir: dir.clone() };
-        let services = ServiceWatch::new(&plan, acknowledged.as_ref(), &tasks, places);
-        let health = HealthTracking::new(acknowledged.and_then(|report| report.health));
+        let services = ServiceWatch::new(&plan, told.as_ref(), &tasks, places);
+        let health = HealthTracking::new(told.and_then(|report| report.health));
         let orders = watch::Sender::new(Orders::new(Arc::clone(&plan.job), Arc::clone(&plan.group)));
         Self {
             plan,

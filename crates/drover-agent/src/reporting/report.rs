@@ -139,6 +139,17 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
     }
 }
 
+/// Whether a report says what the agent's next life has to stand by, beyond what was accepted: a verdict on health,
+/// which comes once; services and what checks found, which must not blink; a task's wish to be stopped.
+pub(super) fn binds(report: &Report, acknowledged: Option<&Report>) -> bool {
+    let nothing = Report::default();
+    let known = acknowledged.unwrap_or(&nothing);
+    report.health != known.health
+        || report.services != known.services
+        || report.checks != known.checks
+        || report.stop_requested_at != known.stop_requested_at
+}
+
 fn differs(report: &Report, acknowledged: &Report) -> bool {
     report.description != acknowledged.description
         || report.task_states != acknowledged.task_states

@@ -235,7 +235,12 @@ impl Reports {
 
     /// Takes in what the API server accepted in an earlier life of the agent.
     pub(crate) fn restore(&self, uid: &str, record: &AllocRecord) {
-        let entry = Entry::new(Arc::new(record.allocation.clone()), record.acknowledged.clone());
+        let mut entry = Entry::new(Arc::new(record.allocation.clone()), record.acknowledged.clone());
+        if record.sending.is_some() {
+            // Whether it was accepted is not known: it, or what comes after it, is sent in any case.
+            (entry.pending, entry.acknowledged) = (record.sending.clone(), None);
+            entry.reckon();
+        }
         self.lock().insert(uid, entry);
     }
 
@@ -243,7 +248,16 @@ impl Reports {
     pub(crate) fn record(&self, uid: &str) -> Option<AllocRecord> {
         let entries = self.lock();
         let entry = entries.by_uid.get(uid)?;
-        Some(AllocRecord { allocation: (*entry.seen).clone(), acknowledged: entry.acknowledged.clone() })
+        Some(AllocRecord {
+            allocation: (*entry.seen).clone(),
+            acknowledged: entry.acknowledged.clone(),
+            sending: entry.sending.clone(),
+        })
+    }
+
+    /// Whether a report says what an agent has to stand by, and its predecessor did not.
+    pub(super) fn binds(&self, uid: &str, report: &Report) -> bool {
+        self.lock().by_uid.get(uid).is_some_and(|entry| report::binds(report, entry.acknowledged.as_ref()))
     }
 
     /// Leaves a report; a newer one takes the place of an older one. Never waits.

@@ -161,6 +161,10 @@ impl<S: Store> Sync<S> {
     }
 
     async fn send(&self, uid: &str, report: &Report) -> Outcome {
+        // What others act upon must not be unknown to the next life of the agent because this one died on the way.
+        if self.reports.binds(uid, report) {
+            self.keep(uid).await;
+        }
         let mut last = StoreError::Conflict("no try was made".to_owned());
         for _ in 0..CONFLICT_TRIES {
             let Some(seen) = self.reports.seen(uid) else { return Outcome::Obsolete };
@@ -244,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::reporting::reports::tests::{acknowledge, report, reports};
-    use crate::state::MemoryState;
+    use crate::state::{AllocRecord, MemoryState};
     use drover_store::{Change, Selection};
 
     /// An API server that accepts status writes, or not.
@@ -363,6 +367,7 @@ mod tests {
     struct Sending {
         server: Server,
         reports: Reports,
+        memory: MemoryState,
         contacted: watch::Sender<bool>,
         node: watch::Sender<NodeView>,
         heartbeat: Arc<Notify>,
@@ -375,12 +380,12 @@ mod tests {
 
     fn sending_to(server: Server, uids: &[&str]) -> Sending {
         let mut tasks = tokio::task::JoinSet::new();
-        let (state, heartbeat) = (MemoryState::default().store(), Arc::<Notify>::default());
+        let (memory, heartbeat) = (MemoryState::default(), Arc::<Notify>::default());
         let (contacted, node) = (watch::Sender::new(true), watch::Sender::new(NodeView::default()));
         let reports = reports(uids);
         let sync = Sync {
             store: server.clone(),
-            state,
+            state: memory.store(),
             clock: Arc::new(FixedClock),
             random: Random::seeded(7),
             reports: reports.clone(),
@@ -391,7 +396,7 @@ mod tests {
             starts: Starts::default(),
         };
         tasks.spawn(sync.run());
-        Sending { server, reports, contacted, node, heartbeat, _tasks: tasks }
+        Sending { server, reports, memory, contacted, node, heartbeat, _tasks: tasks }
     }
 
     async fn pass(millis: u64) {
@@ -511,6 +516,30 @@ mod tests {
             ..ServiceRegistration::default()
         };
         Report { services: vec![service], ..report(ClientStatus::Running, "") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_agent_has_to_stand_by_is_kept_before_it_is_told() {
+        let it = sending(&["a"], vec![Answer::Hangs(Duration::from_secs(1))]);
+        let kept =
+            || it.memory.saved().allocs.get("a").map(|record| (record.acknowledged.clone(), record.sending.clone()));
+        acknowledge(&it.reports, "a", report(ClientStatus::Running, ""));
+        it.reports.put("a", with_service(true));
+        pass(500).await;
+        // It may have been read already, though no answer has come.
+        assert_eq!(kept(), Some((Some(report(ClientStatus::Running, "")), Some(with_service(true)))));
+        pass(12_000).await;
+        assert_eq!(kept(), Some((Some(with_service(true)), None)));
+        // The next life begins with it, and tells it again.
+        let next = sending(&[], Vec::new());
+        let acknowledged = Some(report(ClientStatus::Running, ""));
+        let record = AllocRecord { allocation: allocation("a"), acknowledged, sending: Some(with_service(true)) };
+        next.reports.restore("a", &record);
+        assert_eq!(next.reports.latest("a"), Some(with_service(true)));
+        // Nothing has changed beside what was accepted first.
+        next.reports.put("a", report(ClientStatus::Running, ""));
+        pass(1_500).await;
+        assert_eq!(next.server.written().len(), 1, "the API server may have what was sent");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1128,6 +1128,16 @@ async fn a_node_that_is_cut_off_ends_the_allocation_and_its_end_is_kept_for_late
     assert!(report.task_states["t"].events.iter().any(|event| event.message.contains("no controller")));
 }
 
+/// What an agent leaves that has made this report: the API server has answered it, or the agent has died before.
+pub(super) fn records(allocation: &Allocation, report: &Report) -> [AllocRecord; 2] {
+    let before = Report { health: None, services: Vec::new(), checks: BTreeMap::new(), ..report.clone() };
+    [(report.clone(), None), (before, Some(report.clone()))].map(|(acknowledged, sending)| AllocRecord {
+        allocation: allocation.clone(),
+        acknowledged: Some(acknowledged),
+        sending,
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restored_verdict_is_not_given_again() {
     let node = Node::new();
@@ -1137,8 +1147,11 @@ async fn a_restored_verdict_is_not_given_again() {
     life.until("healthy", |it| it.report().health.is_some()).await;
     let report = life.report();
     life.shut_down().await;
-    node.reports.restore(UID, &AllocRecord { allocation: allocation(), acknowledged: Some(report.clone()) });
-    let life = node.start(&job, &allocation(), node.records());
-    life.pass(Duration::from_secs(10)).await;
-    assert_eq!(life.report().health, report.health);
+    for record in records(&allocation(), &report) {
+        node.reports.restore(UID, &record);
+        let life = node.start(&job, &allocation(), node.records());
+        life.pass(Duration::from_secs(10)).await;
+        assert_eq!(life.report().health, report.health, "{record:?}");
+        life.shut_down().await;
+    }
 }

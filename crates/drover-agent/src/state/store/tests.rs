@@ -10,7 +10,7 @@ const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 fn record(name: &str) -> AllocRecord {
     let mut allocation = Allocation::new(name, drover_api::AllocationSpec::default());
     allocation.metadata.uid = Some(format!("uid-{name}"));
-    AllocRecord { allocation, acknowledged: None }
+    AllocRecord { allocation, acknowledged: None, sending: None }
 }
 
 #[tokio::test]

@@ -209,11 +209,14 @@ async fn a_140_an_agent_that_comes_back_takes_services_for_what_they_were() {
     let report = life.report();
     life.shut_down().await;
     let allocation = with_port(allocation());
-    node.reports.restore(UID, &AllocRecord { allocation: allocation.clone(), acknowledged: Some(report.clone()) });
-    let life = node.start(&job(JobType::Service, group), &allocation, node.records());
-    for _ in 0..20 {
-        assert_eq!((found(&life), &life.report().checks), (Some(true), &report.checks));
-        life.pass(Duration::from_secs(1)).await;
+    for record in records(&allocation, &report) {
+        node.reports.restore(UID, &record);
+        let life = node.start(&job(JobType::Service, group.clone()), &allocation, node.records());
+        for _ in 0..20 {
+            assert_eq!((found(&life), &life.report().checks), (Some(true), &report.checks));
+            life.pass(Duration::from_secs(1)).await;
+        }
+        life.shut_down().await;
     }
 }
 
