@@ -193,19 +193,24 @@ impl<'a> Node<'a> {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Creates a version of a job with one group `g`.
+    /// Creates the first version of a job with one group `g`.
     pub(crate) async fn job(&self, job: &str, r#type: JobType, group: Value) {
+        self.job_version(job, 0, r#type, group).await;
+    }
+
+    /// Creates a version of a job with one group `g`.
+    pub(crate) async fn job_version(&self, job: &str, number: i64, r#type: JobType, group: Value) {
         let mut whole = json!({"name": "g", "migrate": {"minHealthyTime": "0s"}});
         for (name, value) in group.as_object().expect("an object") {
             whole[name] = value.clone();
         }
         let spec: JobSpec = serde_json::from_value(json!({"type": r#type, "groups": [whole]})).expect("a job");
         let version = JobVersion::new(
-            &names::job_version_name(job, 0),
+            &names::job_version_name(job, number),
             JobVersionSpec {
                 job_name: job.to_owned(),
                 job_uid: format!("uid-{job}"),
-                version: 0,
+                version: number,
                 job_generation: 1,
                 group_names: "g".into(),
                 job: spec,

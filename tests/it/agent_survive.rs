@@ -9,7 +9,7 @@ use drover_api::{Allocation, AllocationSpec, JobVersion, JobVersionSpec, names};
 use drover_testkit::control_plane::Role;
 use jiff::Timestamp;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::agent::{
@@ -176,6 +176,36 @@ async fn a_026_what_cannot_be_added_is_reported_failed_once() {
     node.ended(&fine).await;
     let again = node.allocs().get("none-g-0-00000000").await.expect("an allocation");
     assert_eq!(again.metadata.resource_version, ended.metadata.resource_version, "no second update");
+}
+
+/// An allocation can be moved to another version of its job just before the API server is gone.
+#[tokio::test]
+async fn what_runs_is_found_again_when_the_version_that_it_was_moved_to_could_not_be_read() {
+    let mut node = Node::start(shared_plane(), "moved").await;
+    let group = json!({ "tasks": [shell("echo $$; exec sleep 100000")] });
+    node.job("moved", JobType::Service, group.clone()).await;
+    let name = node.place("moved", 0, one_task()).await;
+    let pid = node.pid_of(&node.running(&name).await, "t").await;
+    let to_version = Patch::Merge(json!({ "spec": { "jobVersion": 1 } }));
+    node.allocs().patch(&name, &PatchParams::default(), &to_version).await.expect("moved");
+    let logged = |node: &Node, what: &str| node.agent_log().matches(what).count();
+    eventually("a version that is not there", || logged(&node, "a job version is not read yet") > 0).await;
+
+    node.kill_agent();
+    node.start_agent();
+    eventually("the next agent knows its tasks", || logged(&node, "every task was found again") == 2).await;
+
+    // It is followed once it is there, and kept.
+    node.job_version("moved", 1, JobType::Service, group).await;
+    eventually("it is followed", || logged(&node, "it runs by another version of its job") == 1).await;
+    assert!(lives(pid), "{}", node.agent_log());
+    assert_eq!(status(&node.allocs().get(&name).await.expect("an allocation")), ClientStatus::Running);
+    node.kill_agent();
+    node.start_agent();
+    node.stop(&name).await;
+    assert_eq!(status(&node.ended(&name).await), ClientStatus::Complete);
+    assert!(!lives(pid));
+    assert_eq!(logged(&node, "the version of its job is not in the state file"), 1, "{}", node.agent_log());
 }
 
 /// Row 9 of the acceptance table. `DROVER_PARTITION_SECONDS` sets how long the API server is gone (the table says 300)

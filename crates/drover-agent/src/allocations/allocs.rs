@@ -48,8 +48,8 @@ struct Past {
     recovering: Option<Recovering>,
     /// The last heartbeat of that life.
     silent_since: Option<Timestamp>,
-    /// Its record under way to the disk, before which nothing of it is done.
-    kept: Option<Pending>,
+    /// What is under way to the disk, before which nothing of it is done.
+    kept: Vec<Pending>,
 }
 
 /// Something whose job version is being read.
@@ -57,6 +57,7 @@ struct Past {
 struct Waiting {
     allocation: Arc<Allocation>,
     version: VersionKey,
+    past: Past,
 }
 
 /// What the parts of this node's allocations share.
@@ -138,18 +139,27 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             }
             self.shared.reports.restore(&uid, &record);
             let silent_since = saved.last_heartbeat;
-            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since, kept: None };
-            self.restore_one(&uid, record, past);
+            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since, kept: Vec::new() };
+            self.restore_one(&uid, record, past).await;
         }
         self.jobs.keep_only(&self.runners.iter().map(|(_, runner)| runner.version.clone()).collect()).await;
         tracing::info!(allocations = self.runners.len(), "allocations are restored");
     }
 
-    fn restore_one(&mut self, uid: &str, record: AllocRecord, past: Past) {
+    async fn restore_one(&mut self, uid: &str, record: AllocRecord, past: Past) {
         let allocation = Arc::new(record.allocation);
-        match self.jobs.find(&version_key(&allocation)) {
-            Some(job) => self.start_runner(uid, &allocation, &job, past),
-            None => self.refuse(uid, &allocation, "its job version is missing in the state file"),
+        let version = version_key(&allocation);
+        if let Some(job) = self.jobs.find(&version) {
+            return self.start_runner(uid, &allocation, (&version, &job), past);
+        }
+        // It was moved to a version that could not be read or kept before that life ended.
+        tracing::warn!(allocation = uid, version, "the version of its job is not in the state file: it is read again");
+        if let Some((before, job)) = self.jobs.find_before(&version) {
+            self.start_runner(uid, &allocation, (&before, &job), past);
+            self.follow_version(uid, &allocation).await;
+        } else {
+            self.jobs.read(&allocation, &version);
+            self.waiting.insert(uid.to_owned(), Waiting { allocation, version, past });
         }
     }
 
@@ -238,33 +248,33 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
                 self.keep_change(uid).await;
-                self.follow_version(uid, &allocation);
+                self.follow_version(uid, &allocation).await;
             }
-        } else if let Some(waiting) = self.waiting.get_mut(uid) {
-            waiting.allocation = allocation;
+        } else if let Some(Waiting { past, .. }) = self.waiting.remove(uid) {
+            self.add(uid, allocation, past).await;
         } else if !self.invalid.contains(uid) {
-            self.add(uid, allocation).await;
+            self.add(uid, allocation, Past::default()).await;
         }
     }
 
-    async fn add(&mut self, uid: &str, allocation: Arc<Allocation>) {
+    async fn add(&mut self, uid: &str, allocation: Arc<Allocation>, past: Past) {
         let status = allocation.status.as_ref();
         let has_ended = status.is_some_and(|status| status.client_status.is_terminal() && status.ended_at.is_some());
-        if has_ended {
+        if has_ended && past.tasks.is_empty() {
             // Of an earlier life whose files are gone; there is nothing to run and nothing to tell.
             return;
         }
         let version = version_key(&allocation);
         if let Some(found) = self.jobs.find(&version) {
-            self.begin(uid, allocation, &found).await;
+            self.begin(uid, allocation, &found, past).await;
             return;
         }
         self.jobs.read(&allocation, &version);
-        self.waiting.insert(uid.to_owned(), Waiting { allocation, version });
+        self.waiting.insert(uid.to_owned(), Waiting { allocation, version, past });
     }
 
     /// An allocation may be moved to another version of its job that changes nothing its node acts on but policies.
-    fn follow_version(&mut self, uid: &str, allocation: &Arc<Allocation>) {
+    async fn follow_version(&mut self, uid: &str, allocation: &Arc<Allocation>) {
         let version = version_key(allocation);
         let Some(runner) = self.runners.get_mut(uid) else { return };
         if runner.version == version || runner.awaits.as_ref() == Some(&version) {
@@ -272,6 +282,9 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
         if let Some(found) = self.jobs.find(&version) {
             runner.give_version(&version, &found);
+            if let Err(error) = self.jobs.keep(&version).await {
+                tracing::error!(error = %error, version, "a job version is not kept");
+            }
             return;
         }
         self.jobs.read(allocation, &version);
@@ -297,9 +310,9 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         let is_ready = |(_, waiting): &(&String, &Waiting)| waiting.version == key;
         let ready: Vec<String> = self.waiting.iter().filter(is_ready).map(|(uid, _)| uid.clone()).collect();
         for uid in ready {
-            let Some(Waiting { allocation, .. }) = self.waiting.remove(&uid) else { continue };
+            let Some(Waiting { allocation, past, .. }) = self.waiting.remove(&uid) else { continue };
             match &job {
-                Ok(job) => self.begin(&uid, allocation, job).await,
+                Ok(job) => self.begin(&uid, allocation, job, past).await,
                 Err(reason) => self.refuse(&uid, &allocation, reason),
             }
         }
@@ -314,14 +327,22 @@ impl<S: Store, R: Runners> Allocs<S, R> {
     }
 
     /// What is to be run is on disk before anything of it is done.
-    async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
-        let past = self.lost_past(uid, &allocation, job);
-        match self.keep(uid).await {
-            Ok(kept) => self.start_runner(uid, &allocation, job, Past { kept, ..past }),
-            // What runs already is better off with a runner.
-            Err(_) if !past.tasks.is_empty() => self.start_runner(uid, &allocation, job, past),
+    async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>, past: Past) {
+        let past = if past.tasks.is_empty() { self.lost_past(uid, &allocation, job) } else { past };
+        let version = version_key(&allocation);
+        match self.keep_both(uid, &version).await {
+            // What runs already is better off with a runner, whatever becomes of its record.
+            _ if !past.tasks.is_empty() => self.start_runner(uid, &allocation, (&version, job), past),
+            Ok(kept) => self.start_runner(uid, &allocation, (&version, job), Past { kept, ..past }),
             Err(error) => self.refuse(uid, &allocation, &error.to_string()),
         }
+    }
+
+    /// Hands a version over to the state file, unless it is there, and then the record of an allocation that runs it.
+    async fn keep_both(&mut self, uid: &str, version: &VersionKey) -> Result<Vec<Pending>, StateError> {
+        let version = self.jobs.keep(version).await?;
+        let record = self.keep(uid).await?;
+        Ok(version.into_iter().chain(record).collect())
     }
 
     /// What the status says of a life whose records are lost. Its processes are looked for by the names of its tasks.
@@ -347,7 +368,13 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    fn start_runner(&mut self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>, past: Past) {
+    fn start_runner(
+        &mut self,
+        uid: &str,
+        allocation: &Arc<Allocation>,
+        (version, job): (&VersionKey, &Arc<JobSpec>),
+        past: Past,
+    ) {
         let group = match runnable_group(allocation, job) {
             Ok(group) => group,
             Err(reason) => {
@@ -398,7 +425,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             recovering: past.recovering,
             volumes: VolumeSources::default(),
         });
-        let runner = Runner { wanted: wanted_sender, key, version: version_key(allocation), awaits: None, stop_after };
+        let runner = Runner { wanted: wanted_sender, key, version: version.clone(), awaits: None, stop_after };
         self.runners.start(uid, runner, life, past.kept);
     }
 

@@ -9,7 +9,7 @@ use drover_store::{Key, Store};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::random::Random;
-use crate::state::StateStore;
+use crate::state::{Pending, StateError, StateStore};
 
 /// The pause before a job version is asked for again, doubled at random.
 const JOB_RETRY: Duration = Duration::from_secs(2);
@@ -22,13 +22,29 @@ pub(super) type VersionKey = String;
 
 type Fetched = (VersionKey, Result<JobSpec, String>);
 
+/// A version that is known.
+#[derive(Debug)]
+struct Known {
+    job: Arc<JobSpec>,
+    kept: Kept,
+}
+
+/// Whether a version is on the disk.
+#[derive(Debug)]
+enum Kept {
+    Yes,
+    UnderWay(Pending),
+    /// It could not be written.
+    No,
+}
+
 /// The versions that are known, and those that are being read.
 #[derive(Debug)]
 pub(super) struct JobVersions<S> {
     store: S,
     state: StateStore,
     random: Random,
-    known: BTreeMap<VersionKey, Arc<JobSpec>>,
+    known: BTreeMap<VersionKey, Known>,
     being_read: BTreeSet<VersionKey>,
     fetches: JoinSet<Fetched>,
 }
@@ -42,12 +58,40 @@ impl<S: Store> JobVersions<S> {
 
     /// Those that an earlier life of the agent has kept.
     pub(super) fn restore(&mut self, saved: BTreeMap<VersionKey, JobSpec>) {
-        self.known = saved.into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
+        self.known = saved.into_iter().map(|(key, job)| (key, Known { job: Arc::new(job), kept: Kept::Yes })).collect();
     }
 
     /// A version that is known.
     pub(super) fn find(&self, key: &VersionKey) -> Option<Arc<JobSpec>> {
-        self.known.get(key).cloned()
+        self.known.get(key).map(|known| Arc::clone(&known.job))
+    }
+
+    /// The version before this one, of those that are known of the same job.
+    pub(super) fn find_before(&self, key: &VersionKey) -> Option<(VersionKey, Arc<JobSpec>)> {
+        let (job, number) = parts(key)?;
+        let of_job = self.known.iter().filter_map(|(key, known)| Some((parts(key)?, key, known)));
+        let earlier = of_job.filter(|((of, it), ..)| *of == job && *it < number);
+        let (_, key, known) = earlier.max_by_key(|((_, number), ..)| *number)?;
+        Some((key.clone(), Arc::clone(&known.job)))
+    }
+
+    /// Sees to it that a version is on the disk: what could not be written when it was read is written now. What it
+    /// returns waits for the disk.
+    pub(super) async fn keep(&mut self, key: &VersionKey) -> Result<Option<Pending>, StateError> {
+        let Some(known) = self.known.get_mut(key) else { return Ok(None) };
+        if let Kept::UnderWay(pending) = &known.kept {
+            match pending.so_far() {
+                None => return Ok(Some(pending.clone())),
+                Some(Ok(())) => known.kept = Kept::Yes,
+                Some(Err(_)) => known.kept = Kept::No,
+            }
+        }
+        if matches!(known.kept, Kept::Yes) {
+            return Ok(None);
+        }
+        let pending = self.state.put_job(key, &known.job).await?;
+        known.kept = Kept::UnderWay(pending.clone());
+        Ok(Some(pending))
     }
 
     /// Begins to read the version of an allocation, unless that is under way.
@@ -80,13 +124,12 @@ impl<S: Store> JobVersions<S> {
             Ok(job) => Arc::new(job),
             Err(reason) => return Some((key, Err(reason))),
         };
-        match self.state.put_job(&key, &job).await {
-            // The record of its allocation follows it to the disk, mostly in one write with it, and is waited for. That
-            // the file cannot be written is a condition of the node.
-            Ok(pending) => drop(pending),
-            Err(error) => tracing::error!(error = %error, "a job version is not kept"),
+        self.known.insert(key.clone(), Known { job: Arc::clone(&job), kept: Kept::No });
+        // The record of its allocation follows it to the disk, mostly in one write with it. That the file cannot be
+        // written is a condition of the node.
+        if let Err(error) = self.keep(&key).await {
+            tracing::error!(error = %error, "a job version is not kept");
         }
-        self.known.insert(key.clone(), Arc::clone(&job));
         Some((key, Ok(job)))
     }
 
@@ -105,6 +148,12 @@ impl<S: Store> JobVersions<S> {
     pub(super) async fn end(&mut self) {
         self.fetches.shutdown().await;
     }
+}
+
+/// The job of a version, and its number.
+fn parts(key: &VersionKey) -> Option<(&str, i64)> {
+    let (job, number) = key.rsplit_once('/')?;
+    Some((job, number.parse().ok()?))
 }
 
 /// The version that an allocation runs.
@@ -139,4 +188,50 @@ async fn fetch<S: Store>(store: S, random: Random, allocation: Arc<Allocation>, 
 
 fn reason_is_unreachable(reason: &str) -> bool {
     reason.starts_with("unavailable") || reason.starts_with("no answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::unasked_store;
+    use crate::state::{SmallDisk, big_job};
+
+    fn versions(state: StateStore) -> JobVersions<impl Store> {
+        JobVersions::new(unasked_store(), state, Random::seeded(1))
+    }
+
+    #[tokio::test]
+    async fn what_a_full_disk_refused_is_written_for_the_next_allocation_that_runs_it() {
+        let Some(disk) = SmallDisk::new() else { return };
+        let opened = disk.open();
+        let mut versions = versions(opened.store.clone());
+        disk.fill();
+        let key = "ns/uid/1".to_owned();
+        assert!(versions.take(Ok((key.clone(), Ok(big_job())))).await.is_some(), "it runs all the same");
+        let kept = versions.keep(&key).await.expect("handed over").expect("it is under way");
+        kept.wait().await.expect_err("no room");
+        disk.make_room();
+        // Others may write in between.
+        opened.store.put_job("ns/uid/2", &JobSpec::default()).await.expect("encoded").wait().await.expect("written");
+        let kept = versions.keep(&key).await.expect("handed over").expect("it is under way again");
+        kept.wait().await.expect("written");
+        assert!(versions.keep(&key).await.expect("an answer").is_none(), "once is enough");
+        drop((versions, opened.store));
+        opened.thread.join().expect("joined");
+        let again = disk.open();
+        assert_eq!(again.saved.jobs.keys().collect::<Vec<_>>(), ["ns/uid/1", "ns/uid/2"]);
+        drop(again.store);
+        again.thread.join().expect("joined");
+    }
+
+    #[tokio::test]
+    async fn the_version_before_is_the_newest_of_the_same_job_that_is_older() {
+        let mut versions = versions(StateStore::refusing());
+        let keys = ["ns/uid/2", "ns/uid/9", "ns/uid/10", "ns/uid/12", "ns/other/11", "away/uid/11"];
+        versions.restore(keys.map(|key| (key.to_owned(), JobSpec::default())).into());
+        let before = |key: &str| versions.find_before(&key.to_owned()).map(|(key, _)| key);
+        assert_eq!(before("ns/uid/11").as_deref(), Some("ns/uid/10"));
+        assert_eq!(before("ns/uid/10").as_deref(), Some("ns/uid/9"));
+        assert_eq!((before("ns/uid/2"), before("ns/none/1")), (None, None));
+    }
 }

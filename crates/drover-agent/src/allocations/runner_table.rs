@@ -57,6 +57,7 @@ impl Runner {
 
     /// Gives the runner another version of its job.
     pub(super) fn give_version(&mut self, key: &VersionKey, job: &Arc<JobSpec>) {
+        tracing::info!(allocation = %self.key, version = key, "it runs by another version of its job");
         (self.version, self.awaits) = (key.clone(), None);
         self.wanted.send_modify(|wanted| {
             let found = job.group(&wanted.allocation.spec.group);
@@ -93,22 +94,17 @@ pub(super) struct RunnerTable {
 }
 
 impl RunnerTable {
-    /// Starts a runner once its record, if one is under way, is on the disk.
-    pub(super) fn start(&mut self, uid: &str, runner: Runner, life: BoxFuture<'static, ()>, kept: Option<Pending>) {
+    /// Starts a runner once what is under way of it is on the disk.
+    pub(super) fn start(&mut self, uid: &str, runner: Runner, life: BoxFuture<'static, ()>, kept: Vec<Pending>) {
         let uid_of_runner = uid.to_owned();
         self.running.spawn(async move {
-            let kept = match kept {
-                Some(pending) => pending.wait().await,
-                None => Ok(()),
-            };
-            let refused = match kept {
-                Ok(()) => {
-                    life.await;
-                    None
+            for pending in kept {
+                if let Err(error) = pending.wait().await {
+                    return RunnerEnd { uid: uid_of_runner, refused: Some(error.to_string()) };
                 }
-                Err(error) => Some(error.to_string()),
-            };
-            RunnerEnd { uid: uid_of_runner, refused }
+            }
+            life.await;
+            RunnerEnd { uid: uid_of_runner, refused: None }
         });
         self.runners.insert(uid.to_owned(), runner);
     }

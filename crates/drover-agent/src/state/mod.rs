@@ -12,4 +12,6 @@ pub(crate) use fuzz::fuzz;
 pub(crate) use records::{AllocRecord, Flaws, Saved};
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) use store::MemoryState;
+#[cfg(test)]
+pub(crate) use store::tests::{SmallDisk, big_job};
 pub(crate) use store::{Pending, StateError, StateStore};

@@ -11,6 +11,8 @@ use std::thread::JoinHandle;
 
 use drover_api::JobSpec;
 use drover_network::NetworkTable;
+use futures::FutureExt;
+use futures::future::Shared;
 use jiff::Timestamp;
 use redb::Database;
 use serde::Serialize;
@@ -359,19 +361,24 @@ impl FileState {
     async fn begin(&self, change: StateChange) -> Result<Pending, StateError> {
         let (done, result) = oneshot::channel();
         self.writes.send(Write { change, done }).await.map_err(|_| StateError::Closed)?;
-        Ok(Pending(Some((self.path.clone(), result))))
+        Ok(Pending(Some((self.path.clone(), result.shared()))))
     }
 }
 
 /// A write that has its place among the others and is not on disk yet.
-#[derive(Debug)]
-pub(crate) struct Pending(Option<(PathBuf, oneshot::Receiver<Result<(), String>>)>);
+#[derive(Clone, Debug)]
+pub(crate) struct Pending(Option<(PathBuf, Shared<oneshot::Receiver<Result<(), String>>>)>);
 
 impl Pending {
     /// Waits until it is on disk.
     pub(crate) async fn wait(self) -> Result<(), StateError> {
         let Some((path, result)) = self.0 else { return Ok(()) };
         result.await.map_err(|_| StateError::Closed)?.map_err(|reason| StateError::Write { path, reason })
+    }
+
+    /// What became of it, once that is known.
+    pub(crate) fn so_far(&self) -> Option<Result<(), StateError>> {
+        self.clone().wait().now_or_never()
     }
 }
 
@@ -445,4 +452,4 @@ fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a StateChange
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

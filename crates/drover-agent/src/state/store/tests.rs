@@ -7,6 +7,45 @@ use crate::state::tables::{LAYOUT, TASK_USERS};
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
+/// A disk of 8 MB for a state file; it goes with this.
+pub(crate) struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None without root's rights, who alone can make one.
+    pub(crate) fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=8m").expect("a small disk");
+        Some(Self(dir))
+    }
+
+    pub(crate) fn open(&self) -> Opened {
+        StateStore::open(&self.0.path().join("state.redb"), NOW).expect("opened")
+    }
+
+    pub(crate) fn fill(&self) {
+        drop(std::fs::write(self.0.path().join("ballast"), vec![0; 16 << 20]).expect_err("the disk is full"));
+    }
+
+    pub(crate) fn make_room(&self) {
+        std::fs::remove_file(self.0.path().join("ballast")).expect("room");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    }
+}
+
+/// A job that a full disk has no room for.
+pub(crate) fn big_job() -> JobSpec {
+    JobSpec { meta: (0..2000).map(|n| (format!("k{n}"), "x".repeat(2000))).collect(), ..JobSpec::default() }
+}
+
 fn record(name: &str) -> AllocRecord {
     let mut allocation = Allocation::new(name, drover_api::AllocationSpec::default());
     allocation.metadata.uid = Some(format!("uid-{name}"));
@@ -70,26 +109,17 @@ fn an_agent_that_is_just_dying_is_waited_for() {
 
 #[tokio::test]
 async fn writing_goes_on_when_a_full_disk_has_room_again() {
-    if !rustix::process::geteuid().is_root() {
-        // Only root can make a small disk.
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let flags = rustix::mount::MountFlags::empty();
-    rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=8m").expect("a small disk");
-    let Opened { store, flaws, thread, .. } = StateStore::open(&dir.path().join("state.redb"), NOW).expect("opened");
-    let ballast = dir.path().join("ballast");
-    drop(std::fs::write(&ballast, vec![0; 16 << 20]).expect_err("the disk is full"));
-    let big = JobSpec { meta: (0..2000).map(|n| (format!("k{n}"), "x".repeat(2000))).collect(), ..JobSpec::default() };
-    let refused = store.put_job("job/big", &big).await.expect("encoded").wait().await.expect_err("no room").to_string();
-    assert!(refused.contains("state.redb"), "{refused}");
+    let Some(disk) = SmallDisk::new() else { return };
+    let Opened { store, flaws, thread, .. } = disk.open();
+    disk.fill();
+    let refused = store.put_job("job/big", &big_job()).await.expect("encoded").wait().await.expect_err("no room");
+    assert!(refused.to_string().contains("state.redb"), "{refused}");
     assert!(flaws.borrow().unwritable.is_some());
-    std::fs::remove_file(&ballast).expect("room");
+    disk.make_room();
     store.put_job("job/1", &JobSpec::default()).await.expect("encoded").wait().await.expect("written again");
     assert_eq!(*flaws.borrow(), Flaws::default());
     drop(store);
     thread.join().expect("joined");
-    rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
 }
 
 /// The allocations in the file, or why it was set aside.
