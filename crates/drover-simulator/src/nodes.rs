@@ -34,6 +34,7 @@ struct Node {
     machine: Machine,
     /// The agent that runs, with the token that ends it in good order.
     agent: Option<(AbortHandle, CancellationToken)>,
+    has_power: bool,
     n_lives: u64,
 }
 
@@ -49,7 +50,7 @@ impl Nodes {
             let (observer, name) = (Arc::clone(world), spec.name.clone());
             let machine = Machine::new(&spec.name, move |run, change| observer.observe_task(&name, &run, change));
             let machine = machine.with_plugins(plugin_specs(spec, specs), &cloud, &drivers);
-            let node = Node { number, spec: spec.clone(), machine, agent: None, n_lives: 0 };
+            let node = Node { number, spec: spec.clone(), machine, agent: None, has_power: false, n_lives: 0 };
             let earlier = nodes.known.insert(spec.name.clone(), node);
             anyhow::ensure!(
                 earlier.is_none(),
@@ -94,6 +95,7 @@ impl Nodes {
             if let Some((agent, _)) = node.agent.take() {
                 agent.abort();
             }
+            node.has_power = false;
             node.machine.lose_power();
         }
         self.world.observe_power_loss(name);
@@ -107,18 +109,20 @@ impl Nodes {
         if node.agent.is_some() {
             return Ok(());
         }
+        node.has_power = true;
         node.n_lives += 1;
         let client = Client::Node(node.number);
         let stream = (u64::from(node.number) << 20) + node.n_lives;
         let stop = CancellationToken::new();
+        let seam = Seam::new(Arc::clone(&self.world), client, stream_seed(self.seed, "agent's link", stream));
         let life = Life {
             config: config(&node.spec)?,
             fingerprint: fingerprint(&node.spec, node.number)?,
             clock: Arc::new(self.world.clock.other()),
             seed: stream_seed(self.seed, "agent", stream),
+            faults: Some(seam.state_faults()),
             stop: stop.clone(),
         };
-        let seam = Seam::new(Arc::clone(&self.world), client, stream_seed(self.seed, "agent's link", stream));
         let machine = node.machine.clone();
         let agent = self.lives.spawn(async move { machine.run_agent(seam, life).await });
         node.agent = Some((agent, stop));
@@ -127,11 +131,31 @@ impl Nodes {
 
     /// Ends a node's agent and starts it again; its tasks go on.
     pub(super) fn restart_agent(&mut self, name: &str) -> anyhow::Result<()> {
-        self.node(name)?;
-        let earlier = self.known.get_mut(name).and_then(|node| node.agent.take());
-        let (agent, _) = earlier.with_context(|| format!("no agent runs on node {name:?}; boot it first"))?;
-        agent.abort();
+        let node = self.node(name)?;
+        anyhow::ensure!(node.has_power, "no agent runs on node {name:?}; boot it first");
+        if let Some((agent, _)) = self.known.get_mut(name).and_then(|node| node.agent.take()) {
+            agent.abort();
+        }
         self.boot(name)
+    }
+
+    /// Ends the agent that a fault has struck; its tasks go on. Returns its node's number, if it is an agent's.
+    pub(super) fn crash_client(&mut self, client: Client) -> Option<u32> {
+        let Client::Node(number) = client else { return None };
+        let node = self.known.values_mut().find(|node| node.number == number)?;
+        if let Some((agent, _)) = node.agent.take() {
+            agent.abort();
+        }
+        Some(number)
+    }
+
+    /// Starts an agent that was struck, unless its machine has lost its power since.
+    pub(super) fn start_again(&mut self, number: u32) -> anyhow::Result<()> {
+        let node = self.known.values().find(|node| node.number == number && node.has_power);
+        match node.map(|node| node.spec.name.clone()) {
+            Some(name) => self.boot(&name),
+            None => Ok(()),
+        }
     }
 }
 

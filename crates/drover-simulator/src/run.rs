@@ -31,7 +31,7 @@ use drover_controller::config::ControllerConfig;
 /// How long at most a run goes on after its scenario, so that it is seen to come to rest. Where tasks end without pause
 /// or a schedule launches them, it never does.
 const LONGEST_REST: Duration = Duration::from_mins(15);
-/// How long a crashed controller is away by default.
+/// How long a crashed controller is away by default, and a crashed agent.
 const CRASH: Duration = Duration::from_secs(1);
 
 /// How a run is made.
@@ -101,6 +101,8 @@ async fn drive(scenario: &Scenario, settings: Settings) -> anyhow::Result<Outcom
 enum Due {
     Step(usize),
     StartController,
+    /// The agent of the node of this number.
+    StartAgent(u32),
     EndSecondLeader,
     MendLeaseWatch,
     EndOutage,
@@ -194,8 +196,12 @@ impl Run {
             tokio::select! {
                 biased;
                 Some(client) = self.crashed.recv() => {
+                    let back_at = self.world.clock.elapsed() + CRASH;
                     if self.controllers.crash_client(client) {
-                        self.plan(self.world.clock.elapsed() + CRASH, Due::StartController);
+                        self.plan(back_at, Due::StartController);
+                    }
+                    if let Some(number) = self.nodes.crash_client(client) {
+                        self.plan(back_at, Due::StartAgent(number));
                     }
                     continue;
                 }
@@ -208,6 +214,11 @@ impl Run {
             match due {
                 Due::Step(n) => self.step(scenario, &scenario.steps[n]),
                 Due::StartController => self.controllers.start(),
+                Due::StartAgent(number) => {
+                    if let Err(error) = self.nodes.start_again(number) {
+                        self.world.log().fail(at, format!("{error:#}"));
+                    }
+                }
                 Due::EndSecondLeader => {
                     self.controllers.end_second();
                     self.world.log().invariants.expect_two_leaders(false);

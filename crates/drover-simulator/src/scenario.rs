@@ -85,7 +85,7 @@ pub(super) struct Faults {
     pub(super) watch_drops: f64,
     /// The list with which a watch begins is old.
     pub(super) stale_reads: f64,
-    /// The controller crashes, for each of its writes.
+    /// The controller crashes, for each of its writes, or an agent, for each of its own and of those to its state.
     pub(super) crash_between_writes: f64,
     /// How long anything goes wrong by chance; default: until 10 minutes before the end, so that all can settle.
     until: Option<GoDuration>,

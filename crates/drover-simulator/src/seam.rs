@@ -7,6 +7,7 @@
 //! nothing else. Must never know what any object means.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::link::{Client, Link, Reach};
 use super::seeds::stream_seed;
 use super::verb::Verb;
 use super::world::World;
+use drover_agent::simulated::{StateFaults, StateWrite};
 use drover_api::LEADER_LEASE;
 use drover_store::{Key, Object, StoreError};
 
@@ -38,6 +40,10 @@ pub(super) struct Seam {
     rng: Arc<Mutex<fastrand::Rng>>,
     of_events: Arc<Mutex<fastrand::Rng>>,
     of_services: Arc<Mutex<fastrand::Rng>>,
+    /// Of an agent's death between two of its writes.
+    of_deaths: Arc<Mutex<fastrand::Rng>>,
+    /// The process has ended: what it still begins does not happen.
+    is_gone: Arc<AtomicBool>,
     pub(super) manager: &'static str,
     /// Whether it has a leader's Lease of its own and does not see the others'.
     pub(super) has_shadow: bool,
@@ -74,7 +80,9 @@ impl Seam {
         let of_events = Arc::new(Mutex::new(rng.fork()));
         let of_services = fastrand::Rng::with_seed(stream_seed(seed, "services", 0));
         let (rng, of_services) = (Arc::new(Mutex::new(rng)), Arc::new(Mutex::new(of_services)));
-        Self { world, client, link, rng, of_events, of_services, manager, has_shadow: false }
+        let of_deaths = Arc::new(Mutex::new(fastrand::Rng::with_seed(stream_seed(seed, "deaths", 0))));
+        let is_gone = Arc::default();
+        Self { world, client, link, rng, of_events, of_services, of_deaths, is_gone, manager, has_shadow: false }
     }
 
     /// The same for a controller that leads beside others.
@@ -116,6 +124,13 @@ impl Seam {
         if is_counted && faults.crash_between_writes > 0.0 && rng.f64() < faults.crash_between_writes {
             return if rng.bool() { Fate::CrashBefore } else { Fate::CrashAfter };
         }
+        if is_write && matches!(self.client, Client::Node(_)) && is_durable(kind) {
+            match self.fate_of_agent() {
+                StateWrite::Kept => {}
+                StateWrite::DiedBefore => return Fate::CrashBefore,
+                StateWrite::DiedAfter => return Fate::CrashAfter,
+            }
+        }
         if faults.api_errors > 0.0 && rng.f64() < faults.api_errors {
             return match (rng.u8(..6), is_write) {
                 (0, _) => Fate::Refused("the server has asked for fewer requests (429)"),
@@ -129,6 +144,31 @@ impl Seam {
         Fate::Answered
     }
 
+    /// Whether an agent dies at a write, be it to the API server or to its state.
+    fn fate_of_agent(&self) -> StateWrite {
+        let chance = self.world.faults().crash_between_writes;
+        let mut rng = self.of_deaths.lock().unwrap_or_else(PoisonError::into_inner);
+        if chance <= 0.0 || rng.f64() >= chance {
+            return StateWrite::Kept;
+        }
+        if rng.bool() { StateWrite::DiedBefore } else { StateWrite::DiedAfter }
+    }
+
+    /// What becomes of the agent's writes to its state.
+    pub(super) fn state_faults(&self) -> StateFaults {
+        let seam = self.clone();
+        StateFaults::new(move || {
+            if seam.is_gone.load(Ordering::Relaxed) {
+                return StateWrite::DiedBefore;
+            }
+            let fate = seam.fate_of_agent();
+            if fate != StateWrite::Kept {
+                seam.die();
+            }
+            fate
+        })
+    }
+
     /// Carries a call there and back.
     pub(super) async fn call<T>(
         &self,
@@ -137,8 +177,11 @@ impl Seam {
         is_conditional: bool,
         work: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        // A process that stands still begins nothing.
+        // A process that stands still begins nothing, nor does one that is gone.
         self.thaw().await;
+        if self.is_gone.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
         let fate = self.draw(kind, verb, is_conditional);
         let latency = self.link.state().latency;
         let sent = tokio::time::Instant::now();
@@ -185,8 +228,14 @@ impl Seam {
 
     /// The process is gone: what waits for the answer is ended with it.
     pub(super) async fn end_process<T>(&self) -> Result<T, StoreError> {
-        self.world.crash(self.client);
+        self.die();
         std::future::pending().await
+    }
+
+    fn die(&self) {
+        if !self.is_gone.swap(true, Ordering::Relaxed) {
+            self.world.crash(self.client);
+        }
     }
 
     pub(super) fn caller(&self, manager: &'static str) -> Caller<'static> {

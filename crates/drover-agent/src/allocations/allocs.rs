@@ -358,7 +358,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             (task.name.clone(), TaskRecord { state, starting, ..TaskRecord::default() })
         };
         let acknowledged = report::of_status(allocation.metadata.generation.unwrap_or_default(), status, job.r#type);
-        let known = AllocRecord { allocation: (**allocation).clone(), acknowledged: Some(acknowledged), sending: None };
+        let known = AllocRecord { allocation: (**allocation).clone(), acknowledged: Some(acknowledged), tried: None };
         self.shared.reports.restore(uid, &known);
         tracing::warn!(allocation = uid, "its records are lost: its status and its processes say how it fares");
         Past {

@@ -1,6 +1,6 @@
 //! Driver `mock`: runs nothing and behaves as its settings say. For tests and for nodes that only measure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -69,6 +69,8 @@ pub(crate) struct Mock {
     /// How often the tasks that fail at first have failed, by allocation and task.
     failures: Arc<Mutex<BTreeMap<String, u32>>>,
     observer: Option<Observer>,
+    /// The runs that this life of the agent has started or found again.
+    known: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Debug for Mock {
@@ -110,6 +112,7 @@ impl Mock {
         };
         let task = MockTask { config, started: Instant::now(), health, told: watch::Sender::new(None) };
         self.lock().insert(request.id.clone(), task.clone());
+        self.note_known(&request.id);
         self.observe(&request.id, MockChange::Started);
         let handle = TaskHandle { id: request.id, driver: Value::Null };
         Ok(Running { handle, health, ended: run(task).boxed() })
@@ -133,6 +136,10 @@ impl Mock {
         if let Some(observer) = &self.observer {
             observer(MockRun { id: id.to_owned() }, change);
         }
+    }
+
+    fn note_known(&self, id: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MockTask>> {
@@ -160,6 +167,30 @@ impl Mock {
                 is_news
             })
         })
+    }
+
+    /// The same for another life of the agent, which has found nothing again yet.
+    pub(crate) fn of_next_life(&self) -> Self {
+        Self { known: Arc::default(), ..self.clone() }
+    }
+
+    /// As a supervisor does once all that is known was found again: ends the runs that this life knows nothing of, and
+    /// forgets those that have ended.
+    pub(crate) fn end_strangers(&self) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let strangers: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|(id, _)| !known.contains(*id))
+            .map(|(id, run)| (id.clone(), run.clone()))
+            .collect();
+        for (id, stranger) in strangers {
+            if run(stranger).now_or_never().is_none() {
+                self.observe(&id, MockChange::StopAsked);
+            }
+            self.lock().remove(&id);
+            self.observe(&id, MockChange::Forgotten);
+        }
     }
 
     /// As a reboot of the machine: nothing that ran is there any more.
@@ -225,6 +256,9 @@ impl Driver for Mock {
     /// A mock task lives in its agent and ends with it, but for agents that share the driver.
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
         let found = self.lock().get(&handle.id).cloned();
+        if found.is_some() {
+            self.note_known(&handle.id);
+        }
         std::future::ready(found.map(|task| Running { handle, health: task.health, ended: run(task).boxed() })).boxed()
     }
 

@@ -43,6 +43,9 @@ struct Entry {
     pending: Option<Report>,
     /// What is on its way to the API server.
     sending: Option<Report>,
+    /// What was told last where that is not what the API server is known to have: without an answer, or under the mark
+    /// of a controller that holds the node for silent. A later life of the agent has to stand by it.
+    tried: Option<Report>,
     pending_since: Instant,
     last_send: Option<Instant>,
     /// When a report that was refused may be sent again.
@@ -58,6 +61,7 @@ impl Entry {
             acknowledged,
             pending: None,
             sending: None,
+            tried: None,
             pending_since: Instant::now(),
             last_send: None,
             not_before: Instant::now(),
@@ -224,9 +228,10 @@ impl Reports {
             if is_older(&seen, &entry.seen) {
                 return;
             }
-            // What was accepted before is not what the object says any more.
+            // What was accepted before is not what the object says any more. It was told all the same.
             if seen.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Unknown) {
-                entry.acknowledged = None;
+                let accepted = entry.acknowledged.take();
+                entry.tried = entry.tried.take().or(accepted);
                 entry.reckon();
             }
             entry.seen = seen;
@@ -236,9 +241,10 @@ impl Reports {
     /// Takes in what the API server accepted in an earlier life of the agent.
     pub(crate) fn restore(&self, uid: &str, record: &AllocRecord) {
         let mut entry = Entry::new(Arc::new(record.allocation.clone()), record.acknowledged.clone());
-        if record.sending.is_some() {
+        if record.tried.is_some() {
             // Whether it was accepted is not known: it, or what comes after it, is sent in any case.
-            (entry.pending, entry.acknowledged) = (record.sending.clone(), None);
+            (entry.pending, entry.acknowledged) = (record.tried.clone(), None);
+            entry.tried.clone_from(&record.tried);
             entry.reckon();
         }
         self.lock().insert(uid, entry);
@@ -251,7 +257,7 @@ impl Reports {
         Some(AllocRecord {
             allocation: (*entry.seen).clone(),
             acknowledged: entry.acknowledged.clone(),
-            sending: entry.sending.clone(),
+            tried: entry.tried.clone(),
         })
     }
 
@@ -306,8 +312,9 @@ impl Reports {
     pub(crate) fn is_dead(&self, uid: &str, task: &str) -> bool {
         let entries = self.lock();
         let entry = entries.by_uid.get(uid);
-        let newest =
-            entry.and_then(|it| [&it.pending, &it.sending, &it.acknowledged].into_iter().find_map(Option::as_ref));
+        let newest = entry.and_then(|it| {
+            [&it.pending, &it.sending, &it.tried, &it.acknowledged].into_iter().find_map(Option::as_ref)
+        });
         let is_dead = |report: &Report| report.task_states.get(task).is_some_and(|it| it.state == TaskRunState::Dead);
         newest.is_none_or(is_dead)
     }
@@ -316,7 +323,7 @@ impl Reports {
     pub(crate) fn latest(&self, uid: &str) -> Option<Report> {
         let entries = self.lock();
         let entry = entries.by_uid.get(uid)?;
-        [&entry.pending, &entry.sending, &entry.acknowledged].into_iter().find_map(Clone::clone)
+        [&entry.pending, &entry.sending, &entry.tried, &entry.acknowledged].into_iter().find_map(Clone::clone)
     }
 
     /// When the next send is due; none without a pending report.
@@ -345,6 +352,7 @@ impl Reports {
             let can_wait = entry.can_wait();
             let report = entry.pending.take()?;
             entry.sending = Some(report.clone());
+            entry.tried = Some(report.clone());
             (entry.last_send, entry.due) = (Some(now), None);
             Some(Taken { uid: uid.clone(), report, can_wait })
         })?
@@ -378,7 +386,7 @@ impl Reports {
             if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
                 entry.pending = None;
             }
-            (entry.acknowledged, entry.sending) = (Some(report), None);
+            (entry.acknowledged, entry.sending, entry.tried) = (Some(report), None, None);
             entry.reckon();
         });
     }

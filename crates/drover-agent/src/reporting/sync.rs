@@ -520,20 +520,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_an_agent_has_to_stand_by_is_kept_before_it_is_told() {
-        let it = sending(&["a"], vec![Answer::Hangs(Duration::from_secs(1))]);
+        let it = sending(&["a"], vec![Answer::Hangs(Duration::from_secs(1)), Answer::Hangs(Duration::from_secs(1))]);
         let kept =
-            || it.memory.saved().allocs.get("a").map(|record| (record.acknowledged.clone(), record.sending.clone()));
+            || it.memory.saved().allocs.get("a").map(|record| (record.acknowledged.clone(), record.tried.clone()));
         acknowledge(&it.reports, "a", report(ClientStatus::Running, ""));
         it.reports.put("a", with_service(true));
         pass(500).await;
         // It may have been read already, though no answer has come.
         assert_eq!(kept(), Some((Some(report(ClientStatus::Running, "")), Some(with_service(true)))));
-        pass(12_000).await;
+        // Nor does a try that failed say that it was not.
+        pass(1_500).await;
+        it.memory.store().put_alloc("a", &it.reports.record("a").expect("known")).await.expect("kept");
+        assert_eq!(kept().and_then(|(_, tried)| tried), Some(with_service(true)));
+        pass(23_000).await;
         assert_eq!(kept(), Some((Some(with_service(true)), None)));
         // The next life begins with it, and tells it again.
         let next = sending(&[], Vec::new());
         let acknowledged = Some(report(ClientStatus::Running, ""));
-        let record = AllocRecord { allocation: allocation("a"), acknowledged, sending: Some(with_service(true)) };
+        let record = AllocRecord { allocation: allocation("a"), acknowledged, tried: Some(with_service(true)) };
         next.reports.restore("a", &record);
         assert_eq!(next.reports.latest("a"), Some(with_service(true)));
         // Nothing has changed beside what was accepted first.

@@ -29,7 +29,7 @@ use crate::random::Random;
 use crate::remote_disks::NoRemoteDisks;
 use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
-use crate::state::MemoryState;
+use crate::state::{MemoryState, StateFaults};
 use crate::tasks::commands::CommandError;
 use crate::watch;
 use drover_clock::SharedClock;
@@ -108,6 +108,8 @@ pub struct Life {
     pub clock: SharedClock,
     /// Of everything that the agent draws.
     pub seed: u64,
+    /// What becomes of its writes to its state; none: they are kept.
+    pub faults: Option<StateFaults>,
     /// Ends the agent in good order; tasks go on. A crash is a dropped future.
     pub stop: CancellationToken,
 }
@@ -163,7 +165,8 @@ impl Machine {
     /// Runs an agent until it is stopped. At most one runs at a time; the next one finds what this one left.
     pub async fn run_agent<S: Store>(&self, store: S, life: Life) {
         let mut drivers = Drivers::default();
-        drivers.add("mock", Arc::new(self.mock.clone()));
+        let mock = self.mock.of_next_life();
+        drivers.add("mock", Arc::new(mock.clone()));
         let mut fingerprint = life.fingerprint;
         fingerprint.drivers =
             [("mock".to_owned(), DriverInfo { detected: true, healthy: true, ..DriverInfo::default() })].into();
@@ -175,8 +178,7 @@ impl Machine {
         let plugins = plugins.collect();
         let directory = Directory::default();
         *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = directory.clone();
-        // Of this machine nobody asks when all tasks were found again.
-        let (recovering, _) = mpsc::channel(1);
+        let (recovering, mut recovered) = mpsc::channel(1);
         let parts = NodeParts {
             store,
             runners: TaskRunners,
@@ -201,7 +203,7 @@ impl Machine {
             news: mpsc::channel(1).1,
             clock: life.clock,
             random,
-            state: self.state.store(),
+            state: self.state.clone().with_faults(life.faults).store(),
             earlier: EarlierLife { saved: self.state.saved(), is_state_lost: false, recovering },
             shown: SocketView { reports: Reports::default(), directory },
             contacted: watch::Sender::new(false),
@@ -209,7 +211,17 @@ impl Machine {
             plugins: OtherPlugins { known: plugins, kubelet_dir: None, key: None },
             stop: life.stop,
         };
-        Box::pin(run_node(parts)).await;
+        let strangers = async {
+            // Nothing is ever sent: the channel closes when every known task was found again or given up.
+            recovered.recv().await;
+            mock.end_strangers();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = Box::pin(run_node(parts)) => {}
+            () = strangers => {}
+        }
     }
 
     /// Power is gone: whatever ran has ended, and only what was written is left.

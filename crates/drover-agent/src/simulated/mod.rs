@@ -7,3 +7,5 @@ mod ports;
 pub use machine::{Life, Machine, RequestError, Restart, SimulatedEnd, TaskChange, TaskRun};
 pub use plugin::{Cloud, MountChange, MountRun, PluginCall, PluginNews, PluginObserver, PluginSpec};
 pub use ports::PortAnswer;
+
+pub use crate::state::{StateFaults, StateWrite};

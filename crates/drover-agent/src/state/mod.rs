@@ -3,15 +3,22 @@
 mod file;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
+#[cfg_attr(
+    not(any(test, feature = "simulated")),
+    expect(dead_code, unreachable_pub, reason = "agents on virtual time alone have it")
+)]
+mod memory;
 mod records;
 mod store;
 mod tables;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use fuzz::fuzz;
-pub(crate) use records::{AllocRecord, Flaws, Saved};
 #[cfg(any(test, feature = "simulated"))]
-pub(crate) use store::MemoryState;
+pub(crate) use memory::MemoryState;
+#[cfg(any(test, feature = "simulated"))]
+pub use memory::{StateFaults, StateWrite};
+pub(crate) use records::{AllocRecord, Flaws, Saved};
 #[cfg(test)]
 pub(crate) use store::tests::{SmallDisk, big_job};
 pub(crate) use store::{Pending, StateError, StateStore};

@@ -23,9 +23,9 @@ pub(crate) struct AllocRecord {
     /// What the API server last accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) acknowledged: Option<Report>,
-    /// What was on its way there when the record was written, accepted or not.
+    /// What was told last where that is not what the API server is known to have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) sending: Option<Report>,
+    pub(crate) tried: Option<Report>,
 }
 
 /// Everything that was in the file.

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use drover_api::JobSpec;
@@ -19,6 +18,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::file;
+use super::memory::MemoryState;
 use super::records::{AllocRecord, Flaws, Saved};
 use super::tables::{
     ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAST_TASK_USER, META, MOUNTS, NETWORKS, REBUILDING, TASK_USER, TASKS,
@@ -99,29 +99,6 @@ struct FileState {
     writes: mpsc::Sender<Write>,
 }
 
-/// State that lives as long as its last handle: of agents on virtual time, whose machines never lose power by surprise.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryState(Arc<Mutex<Saved>>);
-
-impl MemoryState {
-    fn lock(&self) -> MutexGuard<'_, Saved> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(any(test, feature = "simulated"))]
-impl MemoryState {
-    /// The agent's handle.
-    pub(crate) fn store(&self) -> StateStore {
-        StateStore(Backing::Memory(self.clone()))
-    }
-
-    /// What an agent that starts now finds.
-    pub(crate) fn saved(&self) -> Saved {
-        self.lock().clone()
-    }
-}
-
 /// The state at the agent's start.
 pub(crate) struct Opened {
     pub(crate) store: StateStore,
@@ -133,6 +110,12 @@ pub(crate) struct Opened {
 }
 
 impl StateStore {
+    /// One in memory.
+    #[cfg(any(test, feature = "simulated"))]
+    pub(super) fn in_memory(memory: MemoryState) -> Self {
+        Self(Backing::Memory(memory))
+    }
+
     /// Opens or makes the file and reads all of it. A damaged file is set aside under a name with the time, and one
     /// that cannot be written is read all the same.
     ///
@@ -165,7 +148,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.write(StateChange::Delete(Table::Meta, REBUILDING.to_owned())).await,
             Backing::Memory(memory) => {
-                memory.lock().is_rebuilding = false;
+                memory.write(|saved| saved.is_rebuilding = false).await;
                 Ok(())
             }
         }
@@ -190,7 +173,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put_soon(Table::Allocs, uid.to_owned(), record).await,
             Backing::Memory(memory) => {
-                memory.lock().allocs.insert(uid.to_owned(), record.clone());
+                memory.write(|saved| drop(saved.allocs.insert(uid.to_owned(), record.clone()))).await;
                 Ok(Pending(None))
             }
         }
@@ -212,7 +195,10 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put_soon(Table::Tasks, format!("{uid}/{task}"), record).await,
             Backing::Memory(memory) => {
-                memory.lock().tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record.clone());
+                let keep = |saved: &mut Saved| {
+                    saved.tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record.clone());
+                };
+                memory.write(keep).await;
                 Ok(Pending(None))
             }
         }
@@ -224,7 +210,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put_soon(Table::Jobs, key.to_owned(), job).await,
             Backing::Memory(memory) => {
-                memory.lock().jobs.insert(key.to_owned(), job.clone());
+                memory.write(|saved| drop(saved.jobs.insert(key.to_owned(), job.clone()))).await;
                 Ok(Pending(None))
             }
         }
@@ -235,7 +221,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await,
             Backing::Memory(memory) => {
-                memory.lock().last_heartbeat = Some(at);
+                memory.write(|saved| saved.last_heartbeat = Some(at)).await;
                 Ok(())
             }
         }
@@ -246,7 +232,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await,
             Backing::Memory(memory) => {
-                memory.lock().dynamic_meta.clone_from(meta);
+                memory.write(|saved| saved.dynamic_meta.clone_from(meta)).await;
                 Ok(())
             }
         }
@@ -257,7 +243,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put(Table::Meta, VOLUMES.to_owned(), volumes).await,
             Backing::Memory(memory) => {
-                memory.lock().volumes.clone_from(volumes);
+                memory.write(|saved| saved.volumes.clone_from(volumes)).await;
                 Ok(())
             }
         }
@@ -268,7 +254,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put(Table::Meta, MOUNTS.to_owned(), mounts).await,
             Backing::Memory(memory) => {
-                memory.lock().mounts.clone_from(mounts);
+                memory.write(|saved| saved.mounts.clone_from(mounts)).await;
                 Ok(())
             }
         }
@@ -284,9 +270,11 @@ impl StateStore {
                 file.begin(StateChange::Put(Table::Meta, format!("{TASK_USER}{uid}"), bytes)).await
             }
             Backing::Memory(memory) => {
-                let mut saved = memory.lock();
-                saved.task_users.learn(uid, number);
-                saved.task_users.went_on_to(number);
+                let keep = |saved: &mut Saved| {
+                    saved.task_users.learn(uid, number);
+                    saved.task_users.went_on_to(number);
+                };
+                memory.write(keep).await;
                 Ok(Pending(None))
             }
         }
@@ -297,7 +285,10 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.write(StateChange::Delete(Table::Meta, format!("{TASK_USER}{uid}"))).await,
             Backing::Memory(memory) => {
-                memory.lock().task_users.release(uid);
+                let release = |saved: &mut Saved| {
+                    saved.task_users.release(uid);
+                };
+                memory.write(release).await;
                 Ok(())
             }
         }
@@ -308,7 +299,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.put(Table::Meta, NETWORKS.to_owned(), networks).await,
             Backing::Memory(memory) => {
-                memory.lock().networks.clone_from(networks);
+                memory.write(|saved| saved.networks.clone_from(networks)).await;
                 Ok(())
             }
         }
@@ -319,7 +310,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.write(StateChange::Delete(Table::Jobs, key.to_owned())).await,
             Backing::Memory(memory) => {
-                memory.lock().jobs.remove(key);
+                memory.write(|saved| drop(saved.jobs.remove(key))).await;
                 Ok(())
             }
         }
@@ -330,9 +321,11 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => file.write(StateChange::Forget(uid.to_owned())).await,
             Backing::Memory(memory) => {
-                let mut saved = memory.lock();
-                saved.allocs.remove(uid);
-                saved.tasks.remove(uid);
+                let forget = |saved: &mut Saved| {
+                    saved.allocs.remove(uid);
+                    saved.tasks.remove(uid);
+                };
+                memory.write(forget).await;
                 Ok(())
             }
         }

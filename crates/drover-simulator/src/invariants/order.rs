@@ -29,6 +29,13 @@ pub(super) fn check(by: Option<Client>, change: &StoredChange, found: &mut Vec<S
             if was.is_terminal() && !is.is_terminal() {
                 found.push(format!("I7: Allocation {key}: clientStatus goes back from {was} to {is}"));
             }
+            if matches!(by, Some(Client::Node(_)))
+                && let Some(name) = old["health"]["deploymentName"].as_str().filter(|name| !name.is_empty())
+                && new["health"]["deploymentName"] == name
+                && old["health"] != new["health"]
+            {
+                found.push(format!("I7: Allocation {key}: the verdict for deployment {name} is given again"));
+            }
         }
         "Deployment" => {
             let phase = |status: &Value| serde_json::from_value::<DeploymentPhase>(status["phase"].clone()).ok();

@@ -1131,10 +1131,10 @@ async fn a_node_that_is_cut_off_ends_the_allocation_and_its_end_is_kept_for_late
 /// What an agent leaves that has made this report: the API server has answered it, or the agent has died before.
 pub(super) fn records(allocation: &Allocation, report: &Report) -> [AllocRecord; 2] {
     let before = Report { health: None, services: Vec::new(), checks: BTreeMap::new(), ..report.clone() };
-    [(report.clone(), None), (before, Some(report.clone()))].map(|(acknowledged, sending)| AllocRecord {
+    [(report.clone(), None), (before, Some(report.clone()))].map(|(acknowledged, tried)| AllocRecord {
         allocation: allocation.clone(),
         acknowledged: Some(acknowledged),
-        sending,
+        tried,
     })
 }
 

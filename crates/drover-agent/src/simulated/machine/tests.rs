@@ -302,7 +302,7 @@ fn begin(machine: &Machine, api: &Api, seed: u64) -> (JoinSet<()>, CancellationT
     let mut fingerprint = Fingerprint::default();
     fingerprint.resources.memory_mb = 1000;
     let clock = Arc::new(VirtualClock(Instant::now()));
-    let life = Life { config: config(), fingerprint, clock, seed, stop: stop.clone() };
+    let life = Life { config: config(), fingerprint, clock, seed, faults: None, stop: stop.clone() };
     let (machine, api) = (machine.clone(), api.clone());
     let mut agent = JoinSet::new();
     agent.spawn(async move { machine.run_agent(api, life).await });

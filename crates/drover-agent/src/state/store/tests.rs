@@ -49,7 +49,7 @@ pub(crate) fn big_job() -> JobSpec {
 fn record(name: &str) -> AllocRecord {
     let mut allocation = Allocation::new(name, drover_api::AllocationSpec::default());
     allocation.metadata.uid = Some(format!("uid-{name}"));
-    AllocRecord { allocation, acknowledged: None, sending: None }
+    AllocRecord { allocation, acknowledged: None, tried: None }
 }
 
 #[tokio::test]
