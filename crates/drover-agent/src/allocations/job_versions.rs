@@ -24,7 +24,7 @@ type Fetched = (VersionKey, Result<JobSpec, String>);
 
 /// A version that is known.
 #[derive(Debug)]
-struct Known {
+struct KnownVersion {
     job: Arc<JobSpec>,
     kept: Kept,
 }
@@ -44,7 +44,7 @@ pub(super) struct JobVersions<S> {
     store: S,
     state: StateStore,
     random: Random,
-    known: BTreeMap<VersionKey, Known>,
+    known: BTreeMap<VersionKey, KnownVersion>,
     being_read: BTreeSet<VersionKey>,
     fetches: JoinSet<Fetched>,
 }
@@ -58,7 +58,8 @@ impl<S: Store> JobVersions<S> {
 
     /// Those that an earlier life of the agent has kept.
     pub(super) fn restore(&mut self, saved: BTreeMap<VersionKey, JobSpec>) {
-        self.known = saved.into_iter().map(|(key, job)| (key, Known { job: Arc::new(job), kept: Kept::Yes })).collect();
+        self.known =
+            saved.into_iter().map(|(key, job)| (key, KnownVersion { job: Arc::new(job), kept: Kept::Yes })).collect();
     }
 
     /// A version that is known.
@@ -124,7 +125,7 @@ impl<S: Store> JobVersions<S> {
             Ok(job) => Arc::new(job),
             Err(reason) => return Some((key, Err(reason))),
         };
-        self.known.insert(key.clone(), Known { job: Arc::clone(&job), kept: Kept::No });
+        self.known.insert(key.clone(), KnownVersion { job: Arc::clone(&job), kept: Kept::No });
         // The record of its allocation follows it to the disk, mostly in one write with it. That the file cannot be
         // written is a condition of the node.
         if let Err(error) = self.keep(&key).await {

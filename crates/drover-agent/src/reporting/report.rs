@@ -140,7 +140,7 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
 }
 
 /// Whether a report says what the agent's next life has to stand by, beyond what was accepted: a verdict on health,
-/// which comes once; services and what checks found, which must not blink; a task's wish to be stopped.
+/// which comes once; services and what checks found, which must not blink; a request to stop it.
 pub(super) fn binds(report: &Report, acknowledged: Option<&Report>) -> bool {
     let nothing = Report::default();
     let known = acknowledged.unwrap_or(&nothing);

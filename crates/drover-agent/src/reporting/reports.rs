@@ -632,6 +632,10 @@ pub(super) mod tests {
         marked.status =
             Some(drover_api::AllocationStatus { client_status: ClientStatus::Unknown, ..Default::default() });
         reports.observe("a", Arc::new(marked));
+        // What was told is still what the agent, or the next one, has told.
+        let told = Some(report(ClientStatus::Running, ""));
+        let record = reports.record("a").expect("known");
+        assert_eq!((record.acknowledged, record.tried, reports.latest("a")), (None, told.clone(), told));
         reports.put("a", report(ClientStatus::Running, ""));
         assert!(reports.due(GiveWay::No).is_some());
     }

@@ -96,3 +96,41 @@ fn check_kept(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use drover_store::memory::{Caller, MemoryStore, Target, Unknown, kind};
+    use drover_store::{Key, Part, Precondition};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_given_once_for_each_deployment() {
+        let (store, of) = (MemoryStore::default(), |name: &str| kind(name).expect("known"));
+        let kind = of("Allocation");
+        let key = Key { namespace: Some("default".to_owned()), name: "a".to_owned() };
+        let caller = Caller { manager: "droverd-agent", now: jiff::Timestamp::UNIX_EPOCH };
+        let spec = json!({ "jobName": "j", "jobUID": "u", "jobVersion": 0, "group": "g", "index": 0, "nodeName": "n",
+            "resources": { "tasks": {} } });
+        let object = json!({ "apiVersion": "drover.dev/v1alpha1", "kind": "Allocation",
+            "metadata": { "name": "a", "namespace": "default" }, "spec": spec });
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "default" } });
+        store.create(of("Namespace"), namespace, Unknown::Refuse, caller).expect("created");
+        store.create(kind, object, Unknown::Refuse, caller).expect("created");
+        let judged = |is_healthy: bool, second: u8, deployment: &str, by: Client| {
+            let health = json!({ "healthy": is_healthy, "timestamp": format!("2026-01-01T00:00:{second:02}Z"), "deploymentName": deployment });
+            let target = Target { kind, key: &key, part: Part::Status, precondition: &Precondition::default() };
+            let written = store.merge(target, &json!({ "status": { "health": health } }), caller).expect("written");
+            let mut found = Vec::new();
+            check(Some(by), &written.change.expect("a change"), &mut found);
+            found.len()
+        };
+        let agent = Client::Node(0);
+        assert_eq!(judged(true, 1, "d", agent), 0, "the first");
+        assert_eq!(judged(true, 2, "d", agent), 1, "the same at another time");
+        assert_eq!(judged(false, 2, "d", agent), 1, "another one");
+        assert_eq!(judged(true, 3, "e", agent), 0, "of the next deployment");
+        assert_eq!(judged(false, 4, "e", Client::User), 0, "people may judge again");
+    }
+}
