@@ -358,9 +358,12 @@ impl FileState {
     }
 }
 
+/// What became of a write, once that is known.
+type WriteEnd = oneshot::Receiver<Result<(), String>>;
+
 /// A write that has its place among the others and is not on disk yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Pending(Option<(PathBuf, Shared<oneshot::Receiver<Result<(), String>>>)>);
+pub(crate) struct Pending(Option<(PathBuf, Shared<WriteEnd>)>);
 
 impl Pending {
     /// Waits until it is on disk.
