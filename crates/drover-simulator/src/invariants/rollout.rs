@@ -29,6 +29,8 @@ struct Member {
 pub(super) struct Rollouts {
     /// For each job (by uid) and group, the slots that an update has emptied and that no healthy allocation fills yet.
     away: HashMap<(String, String), BTreeSet<i64>>,
+    /// The allocations of each such group that are to run and were judged healthy, canaries aside.
+    up: HashMap<(String, String), BTreeSet<Key>>,
     /// The allocations of each deployment.
     members: HashMap<Key, BTreeMap<Key, Member>>,
     /// How many allocations of each group each job (by uid) wants now.
@@ -59,7 +61,14 @@ impl Rollouts {
         found: &mut Vec<String>,
     ) {
         let key = &change.object().key;
-        let Some(alloc) = change.after.as_ref().and_then(|after| after.typed::<Allocation>().ok()) else { return };
+        let Some(alloc) = change.after.as_ref().and_then(|after| after.typed::<Allocation>().ok()) else {
+            if let Ok(gone) = change.object().typed::<Allocation>()
+                && let Some(up) = self.up.get_mut(&(gone.spec.job_uid.clone(), gone.spec.group.clone()))
+            {
+                up.remove(key);
+            }
+            return;
+        };
         let spec = &alloc.spec;
         let status = alloc.status.as_ref();
         let health = status.and_then(|status| status.health.as_ref()).map(|health| health.healthy);
@@ -68,6 +77,13 @@ impl Rollouts {
         let before = change.before.as_ref().and_then(|before| before.typed::<Allocation>().ok());
         let was_run = before.is_some_and(|before| before.spec.desired_status == DesiredStatus::Run);
         let of = (spec.job_uid.clone(), spec.group.clone());
+        let up = self.up.entry(of.clone()).or_default();
+        if is_live && health == Some(true) && !spec.canary {
+            up.insert(key.clone());
+        } else {
+            up.remove(key);
+        }
+        let n_up = i64::try_from(up.len()).unwrap_or(i64::MAX);
         let is_update =
             spec.desired_status == DesiredStatus::Stop && spec.desired_description == StopReason::Updating.to_string();
         // An allocation that was not running was not taken away.
@@ -82,7 +98,10 @@ impl Rollouts {
                 .get(&spec.job_uid)
                 .and_then(|definition| definition.group(&spec.group)?.update.as_ref()?.max_parallel);
             let n_away = i64::try_from(away.len()).unwrap_or(i64::MAX);
-            if let Some(limit) = limit.filter(|limit| *limit > 0 && n_away > *limit) {
+            // A group that has shrunk may need fewer slots than were emptied: enough of it are up then.
+            let count = self.counts.get(&spec.job_uid).and_then(|counts| counts.get(&spec.group));
+            let are_enough = |limit: i64| count.is_some_and(|count| n_up >= count - limit);
+            if let Some(limit) = limit.filter(|limit| *limit > 0 && n_away > *limit && !are_enough(*limit)) {
                 found.push(format!(
                     "I4: {n_away} allocations of {}.{} are away for an update at once, at most {limit} may be",
                     spec.job_name, spec.group
