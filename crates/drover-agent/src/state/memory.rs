@@ -3,8 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::records::Saved;
-#[cfg(any(test, feature = "simulated"))]
-use super::store::StateStore;
 
 /// What becomes of a write of an agent on virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +58,6 @@ impl MemoryState {
 
 #[cfg(any(test, feature = "simulated"))]
 impl MemoryState {
-    /// The agent's handle.
-    pub(crate) fn store(&self) -> StateStore {
-        StateStore::in_memory(self.clone())
-    }
-
     /// The same with what becomes of writes.
     pub(crate) fn with_faults(self, faults: Option<StateFaults>) -> Self {
         Self { faults, ..self }

@@ -99,6 +99,14 @@ struct FileState {
     writes: mpsc::Sender<Write>,
 }
 
+#[cfg(any(test, feature = "simulated"))]
+impl MemoryState {
+    /// The agent's handle.
+    pub(crate) fn store(&self) -> StateStore {
+        StateStore(Backing::Memory(self.clone()))
+    }
+}
+
 /// The state at the agent's start.
 pub(crate) struct Opened {
     pub(crate) store: StateStore,
@@ -110,12 +118,6 @@ pub(crate) struct Opened {
 }
 
 impl StateStore {
-    /// One in memory.
-    #[cfg(any(test, feature = "simulated"))]
-    pub(super) fn in_memory(memory: MemoryState) -> Self {
-        Self(Backing::Memory(memory))
-    }
-
     /// Opens or makes the file and reads all of it. A damaged file is set aside under a name with the time, and one
     /// that cannot be written is read all the same.
     ///
