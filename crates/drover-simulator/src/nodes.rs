@@ -38,6 +38,15 @@ struct Node {
     n_lives: u64,
 }
 
+impl Node {
+    /// Ends its agent, if one runs; its tasks go on.
+    fn end_agent(&mut self) {
+        if let Some((agent, _)) = self.agent.take() {
+            agent.abort();
+        }
+    }
+}
+
 impl Nodes {
     /// The nodes of a scenario, all but those that are off with an agent.
     pub(super) fn start(world: &Arc<World>, seed: u64, specs: &[NodeSpec]) -> anyhow::Result<Self> {
@@ -92,9 +101,7 @@ impl Nodes {
     pub(super) fn power_off(&mut self, name: &str) -> anyhow::Result<()> {
         self.node(name)?;
         if let Some(node) = self.known.get_mut(name) {
-            if let Some((agent, _)) = node.agent.take() {
-                agent.abort();
-            }
+            node.end_agent();
             node.has_power = false;
             node.machine.lose_power();
         }
@@ -133,8 +140,8 @@ impl Nodes {
     pub(super) fn restart_agent(&mut self, name: &str) -> anyhow::Result<()> {
         let node = self.node(name)?;
         anyhow::ensure!(node.has_power, "no agent runs on node {name:?}; boot it first");
-        if let Some((agent, _)) = self.known.get_mut(name).and_then(|node| node.agent.take()) {
-            agent.abort();
+        if let Some(node) = self.known.get_mut(name) {
+            node.end_agent();
         }
         self.boot(name)
     }
@@ -143,9 +150,7 @@ impl Nodes {
     pub(super) fn crash_client(&mut self, client: Client) -> Option<u32> {
         let Client::Node(number) = client else { return None };
         let node = self.known.values_mut().find(|node| node.number == number)?;
-        if let Some((agent, _)) = node.agent.take() {
-            agent.abort();
-        }
+        node.end_agent();
         Some(number)
     }
 

@@ -121,15 +121,15 @@ impl Seam {
         if self.client == Client::User {
             return Fate::Answered;
         }
-        if is_counted && faults.crash_between_writes > 0.0 && rng.f64() < faults.crash_between_writes {
-            return if rng.bool() { Fate::CrashBefore } else { Fate::CrashAfter };
-        }
-        if is_write && matches!(self.client, Client::Node(_)) && is_durable(kind) {
-            match self.fate_of_agent() {
-                StateWrite::Kept => {}
-                StateWrite::DiedBefore => return Fate::CrashBefore,
-                StateWrite::DiedAfter => return Fate::CrashAfter,
-            }
+        let death = match self.client {
+            _ if !is_write || !is_durable(kind) => StateWrite::Kept,
+            Client::Node(_) => self.fate_of_agent(),
+            Client::Controller(_) | Client::User => death(faults.crash_between_writes, rng),
+        };
+        match death {
+            StateWrite::Kept => {}
+            StateWrite::DiedBefore => return Fate::CrashBefore,
+            StateWrite::DiedAfter => return Fate::CrashAfter,
         }
         if faults.api_errors > 0.0 && rng.f64() < faults.api_errors {
             return match (rng.u8(..6), is_write) {
@@ -146,12 +146,8 @@ impl Seam {
 
     /// Whether an agent dies at a write, be it to the API server or to its state.
     fn fate_of_agent(&self) -> StateWrite {
-        let chance = self.world.faults().crash_between_writes;
         let mut rng = self.of_deaths.lock().unwrap_or_else(PoisonError::into_inner);
-        if chance <= 0.0 || rng.f64() >= chance {
-            return StateWrite::Kept;
-        }
-        if rng.bool() { StateWrite::DiedBefore } else { StateWrite::DiedAfter }
+        death(self.world.faults().crash_between_writes, &mut rng)
     }
 
     /// What becomes of the agent's writes to its state.
@@ -284,6 +280,14 @@ impl Seam {
         body["metadata"]["name"] = json!(self.place::<K>(&object.key()).name);
         Ok(body)
     }
+}
+
+/// Whether a process dies at a write, with this chance.
+fn death(chance: f64, rng: &mut fastrand::Rng) -> StateWrite {
+    if chance <= 0.0 || rng.f64() >= chance {
+        return StateWrite::Kept;
+    }
+    if rng.bool() { StateWrite::DiedBefore } else { StateWrite::DiedAfter }
 }
 
 /// Whether a write of this kind is one that a crash can separate from the next: not a renewal, not an Event.

@@ -158,9 +158,14 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             self.start_runner(uid, &allocation, (&before, &job), past);
             self.follow_version(uid, &allocation).await;
         } else {
-            self.jobs.read(&allocation, &version);
-            self.waiting.insert(uid.to_owned(), Waiting { allocation, version, past });
+            self.await_version(uid, allocation, version, past);
         }
+    }
+
+    /// Has the version read, after which the allocation begins.
+    fn await_version(&mut self, uid: &str, allocation: Arc<Allocation>, version: VersionKey, past: Past) {
+        self.jobs.read(&allocation, &version);
+        self.waiting.insert(uid.to_owned(), Waiting { allocation, version, past });
     }
 
     /// Follows the watch until the agent ends, and then joins all runners.
@@ -267,10 +272,9 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         let version = version_key(&allocation);
         if let Some(found) = self.jobs.find(&version) {
             self.begin(uid, allocation, &found, past).await;
-            return;
+        } else {
+            self.await_version(uid, allocation, version, past);
         }
-        self.jobs.read(&allocation, &version);
-        self.waiting.insert(uid.to_owned(), Waiting { allocation, version, past });
     }
 
     /// An allocation may be moved to another version of its job that changes nothing its node acts on but policies.

@@ -303,6 +303,7 @@ impl Driver for Mock {
 
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
         self.lock().remove(id);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.observe(id, MockChange::Forgotten);
         std::future::ready(Ok(())).boxed()
     }

@@ -41,11 +41,11 @@ struct Entry {
     seen: Arc<Allocation>,
     acknowledged: Option<Report>,
     pending: Option<Report>,
-    /// What is on its way to the API server.
-    sending: Option<Report>,
-    /// What was told last where that is not what the API server is known to have: without an answer, or under the mark
-    /// of a controller that holds the node for silent. A later life of the agent has to stand by it.
+    /// What was told last where that is not what the API server is known to have: on its way, without an answer, or
+    /// under the mark of a controller that holds the node for silent. A later life of the agent has to stand by it.
     tried: Option<Report>,
+    /// Whether what was tried is on its way to the API server.
+    is_sending: bool,
     pending_since: Instant,
     last_send: Option<Instant>,
     /// When a report that was refused may be sent again.
@@ -60,8 +60,8 @@ impl Entry {
             seen,
             acknowledged,
             pending: None,
-            sending: None,
             tried: None,
+            is_sending: false,
             pending_since: Instant::now(),
             last_send: None,
             not_before: Instant::now(),
@@ -94,7 +94,7 @@ impl Entry {
 
     /// Where it stands among those that may leave. Of one allocation only one report is under way.
     fn place(&self) -> Option<ReportPlace> {
-        let due = self.due.filter(|_| self.sending.is_none())?;
+        let due = self.due.filter(|_| !self.is_sending)?;
         Some(if self.can_wait() {
             ReportPlace::Calm { due, gathered: due.max(self.pending_since + GATHER) }
         } else {
@@ -270,7 +270,8 @@ impl Reports {
     pub(crate) fn put(&self, uid: &str, report: Report) {
         let is_sooner = self.lock().change(uid, |entry| {
             // What is under way will most likely be accepted; if not, it is put back.
-            let known = entry.sending.as_ref().or(entry.acknowledged.as_ref());
+            let sending = entry.tried.as_ref().filter(|_| entry.is_sending);
+            let known = sending.or(entry.acknowledged.as_ref());
             if entry.pending.is_some() {
                 self.metrics.report_coalesced();
             }
@@ -312,9 +313,8 @@ impl Reports {
     pub(crate) fn is_dead(&self, uid: &str, task: &str) -> bool {
         let entries = self.lock();
         let entry = entries.by_uid.get(uid);
-        let newest = entry.and_then(|it| {
-            [&it.pending, &it.sending, &it.tried, &it.acknowledged].into_iter().find_map(Option::as_ref)
-        });
+        let newest =
+            entry.and_then(|it| [&it.pending, &it.tried, &it.acknowledged].into_iter().find_map(Option::as_ref));
         let is_dead = |report: &Report| report.task_states.get(task).is_some_and(|it| it.state == TaskRunState::Dead);
         newest.is_none_or(is_dead)
     }
@@ -323,7 +323,7 @@ impl Reports {
     pub(crate) fn latest(&self, uid: &str) -> Option<Report> {
         let entries = self.lock();
         let entry = entries.by_uid.get(uid)?;
-        [&entry.pending, &entry.sending, &entry.tried, &entry.acknowledged].into_iter().find_map(Clone::clone)
+        [&entry.pending, &entry.tried, &entry.acknowledged].into_iter().find_map(Clone::clone)
     }
 
     /// When the next send is due; none without a pending report.
@@ -351,8 +351,7 @@ impl Reports {
         entries.change(&uid, |entry| {
             let can_wait = entry.can_wait();
             let report = entry.pending.take()?;
-            entry.sending = Some(report.clone());
-            entry.tried = Some(report.clone());
+            (entry.tried, entry.is_sending) = (Some(report.clone()), true);
             (entry.last_send, entry.due) = (Some(now), None);
             Some(Taken { uid: uid.clone(), report, can_wait })
         })?
@@ -361,7 +360,7 @@ impl Reports {
     /// Puts a report back that was not accepted, unless a newer one has come. It does not leave before that time.
     pub(super) fn put_back(&self, uid: &str, report: Report, not_before: Instant) {
         self.lock().change(uid, |entry| {
-            entry.sending = None;
+            entry.is_sending = false;
             entry.not_before = not_before;
             entry.pending.get_or_insert(report);
             entry.reckon();
@@ -370,7 +369,7 @@ impl Reports {
 
     /// The controller does not want to hear of the allocation any more.
     pub(super) fn drop_sent(&self, uid: &str) {
-        self.lock().change(uid, |entry| entry.sending = None);
+        self.lock().change(uid, |entry| entry.is_sending = false);
     }
 
     /// The object as last seen, by watch or by our own write.
@@ -386,7 +385,7 @@ impl Reports {
             if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
                 entry.pending = None;
             }
-            (entry.acknowledged, entry.sending, entry.tried) = (Some(report), None, None);
+            (entry.acknowledged, entry.tried, entry.is_sending) = (Some(report), None, false);
             entry.reckon();
         });
     }
