@@ -451,6 +451,7 @@ impl<S: Store> LeaderLoop<S> {
         for alloc in allocs {
             finalizers::settle(shared, &alloc);
         }
+        self.nodes.begin(shared);
         Volumes::begin(shared);
         HostVolumes::begin(shared);
         Services::begin(shared);

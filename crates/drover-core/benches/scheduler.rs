@@ -318,6 +318,7 @@ fn alloc(name: &str, job: JobKey, job_uid: Uid, node: NodeName) -> Alloc {
         index: 0,
         node,
         desired: DesiredStatus::Run,
+        is_superseded: false,
         client: ClientStatus::Running,
         transition: DesiredTransition::default(),
         previous: None,

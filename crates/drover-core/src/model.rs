@@ -167,6 +167,8 @@ pub struct Alloc {
     pub node: NodeName,
     /// What is wanted of it.
     pub desired: DesiredStatus,
+    /// Whether it was stopped so that another one takes its place.
+    pub is_superseded: bool,
     /// How it fares.
     pub client: ClientStatus,
     /// What is to become of it next.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::allocation::{AllocationStatus, TaskRunState, VolumeState};
+use drover_api::allocation::{AllocationStatus, DesiredStatus, TaskRunState, VolumeState};
 use drover_api::client_node::Eligibility;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobSpec, finalizer};
 use drover_core::definition::Definition;
@@ -13,6 +13,7 @@ use drover_core::host_volume::known::KnownVolume;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use drover_core::job_status::Stopper;
 use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
+use drover_core::scheduler::plan::StopReason;
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
@@ -126,6 +127,8 @@ pub fn alloc(object: &Allocation) -> Alloc {
         index: spec.index,
         node: NodeName::from(spec.node_name.clone()),
         desired: spec.desired_status,
+        is_superseded: spec.desired_status != DesiredStatus::Run
+            && ![String::new(), StopReason::NotNeeded.to_string()].contains(&spec.desired_description),
         client: status.client_status,
         transition: spec.desired_transition,
         previous: named(&spec.previous_allocation),

@@ -8,7 +8,7 @@ use drover_api::{ClientNode, HostVolume, finalizer};
 use drover_store::{Key, Part};
 use serde_json::{Value, json};
 
-use crate::tests::{World, conflict, group, in_default, job};
+use crate::tests::{Scene, Story, World, conflict, group, in_default, job, no_accident_changes_the_end};
 
 fn volume(name: &str, more: &Value) -> HostVolume {
     let mut spec = json!({ "plugin": "mkdir", "nodePool": "default",
@@ -203,4 +203,36 @@ async fn b_067_a_slot_keeps_its_volume_over_the_deletion_of_its_allocation_until
     world.settle();
     assert!(claims(&world).is_empty());
     assert_eq!(world.allocs().remove(0).spec.node_name, "n2");
+}
+
+/// A cluster whose agents do what they are asked for.
+struct Obliging(World);
+
+impl Scene for Obliging {
+    fn world(&mut self) -> &mut World {
+        &mut self.0
+    }
+
+    async fn live(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            for node in ["n1", "n2"] {
+                answer(&mut self.0, node, "");
+            }
+            self.0.live(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_accident_of_a_write_changes_what_becomes_of_a_volume_and_its_user() {
+    let story = Story {
+        begin: || Obliging(World::with_nodes(["n1", "n2"])),
+        acts: &[
+            (|cluster| drop(cluster.0.create(&volume("data", &json!({})))), 10),
+            (|cluster| drop(cluster.0.create(&user("web"))), 20),
+            (|cluster| cluster.0.delete::<HostVolume>(&in_default("data")), 10),
+            (|cluster| cluster.0.change_job("web", &json!({ "stop": true })), 30),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
 }

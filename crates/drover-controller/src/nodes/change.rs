@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use drover_api::allocation::ClientStatus;
 use drover_api::client_node::NodePhase;
 use drover_api::job::{EvalTrigger, JobType};
 use drover_api::{Allocation, ClientNode};
@@ -23,12 +24,33 @@ impl Nodes {
 
     /// Takes in what changed of an allocation: its node may be back, a drain may go on.
     pub(crate) fn on_allocation(&mut self, shared: &mut Shared, object: &Allocation, consequences: &Consequences) {
-        if consequences.is_reconnected {
-            self.note_contact(shared, &NodeName::from(object.spec.node_name.as_str()));
+        // That one is lost is a leader's word, everything else its agent's.
+        let is_lost = object.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Lost);
+        if consequences.is_reconnected && !is_lost {
+            // An agent that reports is there: its next heartbeat may be seconds away.
+            let node = NodeName::from(object.spec.node_name.as_str());
+            let elapsed = shared.elapsed();
+            self.heartbeats.ledger.beat(node.clone(), elapsed);
+            self.hear(shared, &node);
         }
         if consequences.concerns_drain {
             let namespace = object.metadata.namespace.clone().unwrap_or_default();
             self.look_at_drains(shared, &JobKey::new(namespace, object.spec.job_name.clone()));
+        }
+    }
+
+    /// Hears of the nodes whose agents have reported, while no leader watched, on what was disconnected: they are back as
+    /// far as anyone knows, and nothing of theirs is disconnected once more.
+    pub(crate) fn begin(&mut self, shared: &mut Shared) {
+        let is_back = |node: &NodeName| {
+            let mut there = shared.view.allocs_on_node(node);
+            there.any(|alloc| alloc.needs_reconnect() && alloc.client == ClientStatus::Running)
+        };
+        let disconnected = self.known.iter().filter(|(_, known)| known.phase == Some(NodePhase::Disconnected));
+        let mut back: Vec<NodeName> = disconnected.map(|(node, _)| node.clone()).filter(is_back).collect();
+        back.sort();
+        for node in back {
+            self.hear(shared, &node);
         }
     }
 

@@ -50,6 +50,7 @@ impl Nodes {
         if self.drains.under_way.insert(name.clone(), leaving) != Some(leaving) {
             self.drains.is_due = true;
         }
+        self.note_left(name, object);
         if object.spec.eligibility == Eligibility::Eligible {
             Self::write_node_spec(shared, name, object, json!({ "spec": { "eligibility": Eligibility::Ineligible } }));
         }
@@ -117,7 +118,7 @@ impl Nodes {
             Self::mark_leaving(shared, mark);
         }
         for node in &step.done {
-            Self::finish_drain(shared, node);
+            self.finish_drain(shared, node);
         }
         if let Some(at) = step.wake_at {
             let at = shared.instant_of(at);
@@ -154,9 +155,14 @@ impl Nodes {
         }
     }
 
-    /// Everything has left: the request is cleared, and the node stays ineligible.
-    pub(super) fn finish_drain(shared: &mut Shared, name: &NodeName) {
+    /// Everything has left: the request is cleared, and the node stays ineligible. That nothing is left stands in the
+    /// node's status before: a leader that finds the request gone knows by it that the drain was not canceled.
+    pub(super) fn finish_drain(&mut self, shared: &mut Shared, name: &NodeName) {
         let Some(object) = shared.caches.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
+        if !has_left(object.status.as_ref().and_then(|status| status.drain.as_ref())) {
+            shared.due.nodes.insert(name.clone());
+            return;
+        }
         Self::report_drain(shared, &object, "DrainComplete", "all allocations have left the node");
         Self::write_node_spec(shared, name, &object, json!({ "spec": { "drain": null } }));
     }
@@ -193,10 +199,22 @@ impl Nodes {
         self.drains.is_due = true;
     }
 
+    /// That nothing is left on a node is stored: its drain can be finished.
+    fn note_left(&mut self, name: &NodeName, object: &ClientNode) {
+        let known = self.known.get(name).and_then(|known| known.drain.as_ref());
+        let stored = object.status.as_ref().and_then(|status| status.drain.as_ref());
+        self.drains.is_due |= has_left(known) && has_left(stored);
+    }
+
     pub(super) fn report_drain(shared: &mut Shared, object: &ClientNode, reason: &'static str, note: &str) {
         let occasion = object.metadata.generation.unwrap_or(0).to_string();
         let note = note.to_owned();
         let happening = Happening { severity: Severity::Normal, reason, action: "Drain", note, occasion: &occasion };
         shared.report(object, &happening);
     }
+}
+
+/// Whether nothing is left on a node whose drain is under way.
+fn has_left(drain: Option<&DrainState>) -> bool {
+    drain.is_some_and(|drain| drain.status == DrainStatus::Draining && drain.remaining == 0)
 }

@@ -51,8 +51,13 @@ impl Nodes {
             return;
         }
         self.heartbeats.ledger.beat(node.clone(), elapsed);
+        self.hear(shared, &node);
+    }
+
+    /// A node is heard of, by a beat or a report.
+    pub(super) fn hear(&mut self, shared: &mut Shared, node: &NodeName) {
         self.heartbeats.heard.insert(node.clone());
-        self.note_contact(shared, &node);
+        self.note_contact(shared, node);
     }
 
     /// Notes that a node is heard of: it is ready, or it is asked first how its allocations fare.

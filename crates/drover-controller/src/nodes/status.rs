@@ -86,9 +86,10 @@ impl Nodes {
         let differs = match last {
             // Another leader that is not gone yet may have put its own requests in the place of ours.
             Some(last) if status_writes::is_same(&wanted, last) && !is_overwritten => return None,
-            // A volume waits for what is asked of an agent.
+            // A volume waits for what is asked of an agent, and the end of a drain for its last allocation.
             Some(last)
                 if !status_writes::is_urgent(&wanted, last)
+                    && (wanted["drain"] == last["drain"] || wanted["drain"]["remaining"] != 0)
                     && ["csiRequests", "volumeRequests"].iter().all(|asked| wanted[asked] == last[asked]) =>
             {
                 Differs::Quietly { not_before: sent_at.map(|at| at + status_writes::PAUSE) }

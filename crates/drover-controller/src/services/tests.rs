@@ -11,7 +11,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::tests::{World, in_default, job, node, unavailable};
+use crate::tests::{Scene, Story, World, in_default, job, no_accident_changes_the_end, node, unavailable};
 
 /// A ready node with an address that Kubernetes knows too.
 fn join(world: &mut World, name: &str, ip: &str) {
@@ -426,4 +426,45 @@ async fn b_043_a_promoted_canary_has_the_tags_of_the_others() {
     world.merge::<Allocation>(&key, Part::Spec, json!({ "spec": { "canary": false } }));
     world.settle();
     assert_eq!(tags(&world), ("v2,zone=a".to_owned(), true));
+}
+
+/// A cluster whose agents find every service ready as soon as it runs.
+struct Found(World);
+
+impl Scene for Found {
+    fn world(&mut self) -> &mut World {
+        &mut self.0
+    }
+
+    async fn live(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            for alloc in self.0.allocs() {
+                let status = alloc.status.clone().unwrap_or_default();
+                if !status.client_status.is_terminal() && status.services.is_empty() {
+                    let id = format!("_nomad-task-{}-group-g-api-http", alloc.metadata.uid.clone().unwrap());
+                    let registration = json!({ "id": id, "serviceName": "api", "ready": true });
+                    self.0.report(&alloc, &json!({ "clientStatus": "running", "services": [registration] }));
+                }
+            }
+            self.0.live(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_accident_of_a_write_changes_what_is_found_of_a_job() {
+    let story = Story {
+        begin: || {
+            let mut world = World::new();
+            join(&mut world, "n1", "10.0.0.7");
+            join(&mut world, "n2", "10.0.0.8");
+            Found(world)
+        },
+        acts: &[
+            (|cluster| drop(cluster.0.create(&web("web", 2, &api()))), 20),
+            (|cluster| cluster.0.silence("n1"), 450),
+            (|cluster| cluster.0.change_job("web", &json!({ "stop": true })), 30),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
 }

@@ -10,7 +10,7 @@ use drover_store::{Change, Key, Object, Ownership, Part, Precondition, Selection
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// The time of day of a test: it begins at a round hour and passes with tokio's paused time.
@@ -42,10 +42,47 @@ struct Fault {
     happens: bool,
 }
 
+/// What befalls one write, whichever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accident {
+    /// The API server is away: nothing is written.
+    Refused,
+    /// Another writer was first.
+    Conflict,
+    /// It is written, and the answer gets lost.
+    AnswerLost,
+    /// The leader is gone before it.
+    DeathBefore,
+    /// The leader is gone after it, and never learns of it.
+    DeathAfter,
+}
+
 #[derive(Debug, Default)]
 struct Notes {
     writes: Vec<String>,
     faults: Vec<Fault>,
+    /// How many writes there are before the one that this befalls.
+    accident: Option<(usize, Accident)>,
+    /// Whether the leader is gone: nothing that it still begins is written.
+    is_dead: bool,
+}
+
+impl Notes {
+    /// The accident, if it befalls the write that comes now.
+    fn meets(&mut self) -> Option<Accident> {
+        if self.is_dead {
+            return Some(Accident::DeathBefore);
+        }
+        let (before, accident) = self.accident.as_mut()?;
+        if *before > 0 {
+            *before -= 1;
+            return None;
+        }
+        let accident = *accident;
+        self.accident = None;
+        self.is_dead = matches!(accident, Accident::DeathBefore | Accident::DeathAfter);
+        Some(accident)
+    }
 }
 
 /// The API server. Clones share it.
@@ -83,6 +120,16 @@ impl TestStore {
         self.notes.lock().unwrap().faults.push(Fault { call: call.to_owned(), error, happens: true });
     }
 
+    /// This befalls the write that comes after so many others.
+    pub(crate) fn arrange(&self, before: usize, accident: Accident) {
+        self.notes.lock().unwrap().accident = Some((before, accident));
+    }
+
+    /// Whether the leader has died since this was asked last: the next one is written for again.
+    pub(crate) fn take_death(&self) -> bool {
+        std::mem::take(&mut self.notes.lock().unwrap().is_dead)
+    }
+
     pub(crate) fn read<K: Object>(&self, key: &Key) -> Option<K> {
         self.memory.get(kind_of::<K>()?, key).map(|stored| typed(&stored))
     }
@@ -111,10 +158,16 @@ impl TestStore {
         } else {
             let mut notes = self.notes.lock().unwrap();
             let found = notes.faults.iter().position(|fault| call.starts_with(&fault.call));
+            // An Event is written by itself, again after a while.
+            let accident = if K::kind(&()) == "Event" { None } else { notes.meets() };
+            let accident = accident.map(|accident| fault_of(accident, &call));
             notes.writes.push(call);
-            found.map(|found| notes.faults.remove(found))
+            accident.or_else(|| found.map(|found| notes.faults.remove(found)))
         };
         if let Some(fault) = fault {
+            if let (StoreError::Conflict(_), Some(kind)) = (&fault.error, kind_of::<K>()) {
+                self.touch(kind, key);
+            }
             if fault.happens {
                 drop(kind_of::<K>().map(write));
             }
@@ -124,9 +177,27 @@ impl TestStore {
         write(kind).map(|write| typed(&write.object)).map_err(refusal)
     }
 
+    /// Another writer changes an object, so that what was read of it is old.
+    fn touch(&self, kind: &'static Kind, key: &Key) {
+        let body = json!({ "metadata": { "annotations": { "touched": self.clock.now() } } });
+        let target = Target { kind, key, part: Part::Spec, precondition: &Precondition::default() };
+        drop(self.memory.merge(target, &body, self.caller("another")));
+    }
+
     fn caller<'a>(&self, manager: &'a str) -> Caller<'a> {
         Caller { manager, now: self.clock.now() }
     }
+}
+
+fn fault_of(accident: Accident, call: &str) -> Fault {
+    let error = match accident {
+        Accident::Conflict => StoreError::Conflict("another one wrote first".to_owned()),
+        Accident::Refused | Accident::AnswerLost | Accident::DeathBefore | Accident::DeathAfter => {
+            StoreError::Unavailable("the API server restarts".to_owned())
+        }
+    };
+    let happens = matches!(accident, Accident::AnswerLost | Accident::DeathAfter);
+    Fault { call: call.to_owned(), error, happens }
 }
 
 fn kind_of<K: Object>() -> Option<&'static Kind> {

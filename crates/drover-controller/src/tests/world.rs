@@ -19,6 +19,7 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::accidents::Scene;
 use super::objects::node;
 use super::store::{TestClock, TestStore};
 use crate::actions::Action;
@@ -30,6 +31,8 @@ use crate::writer::carry_out;
 
 /// How often agents beat, and the leader proves that it leads.
 const BEAT: Duration = Duration::from_secs(4);
+/// How long the Lease of a leader that is gone keeps the next one waiting.
+const LEASE: Duration = Duration::from_secs(15);
 /// Rounds after which what should come to rest never does.
 const MOST_ROUNDS: usize = 1000;
 
@@ -166,6 +169,11 @@ impl World {
                 self.beat();
             }
             self.settle();
+            if self.store.take_death() {
+                tokio::time::advance(LEASE).await;
+                self.elect_another();
+                self.settle();
+            }
         }
     }
 
@@ -265,8 +273,14 @@ impl World {
         }
     }
 
-    /// A node's agent registers it and begins to beat.
+    /// A node's agent registers it and begins to beat; what the leader wrote meanwhile is forgotten.
     pub(crate) fn register(&mut self, node: &ClientNode) {
+        self.join(node);
+        self.store.take_writes();
+    }
+
+    /// A node's agent registers it and begins to beat.
+    pub(crate) fn join(&mut self, node: &ClientNode) {
         self.create(node);
         let status = json!({ "status": node.status });
         self.merge::<ClientNode>(&node.key(), Part::Status, status);
@@ -276,7 +290,6 @@ impl World {
         self.beating.insert(name);
         self.beat();
         self.settle();
-        self.store.take_writes();
     }
 
     /// A node falls silent.
@@ -374,6 +387,16 @@ impl World {
     }
 }
 
+impl Scene for World {
+    fn world(&mut self) -> &mut World {
+        self
+    }
+
+    async fn live(&mut self, seconds: u64) {
+        World::live(self, Duration::from_secs(seconds)).await;
+    }
+}
+
 /// The key of an object of namespace `default`.
 pub(crate) fn in_default(name: &str) -> Key {
     Key::namespaced("default", name)
@@ -389,7 +412,7 @@ fn parsed(yaml: &str) -> ControllerConfig {
 }
 
 fn leader(store: &TestStore, clock: &SharedClock, config: &ControllerConfig, n: usize) -> LeaderLoop<TestStore> {
-    let rng = fastrand::Rng::with_seed(7);
+    let rng = fastrand::Rng::with_seed(7 + u64::try_from(n).unwrap());
     let shared = Shared::new(clock.clone(), config.clone(), format!("leader-{n}"), rng, Recorder::default());
     LeaderLoop::new(store.clone(), shared, Duration::from_secs(2))
 }

@@ -98,6 +98,7 @@ impl World {
             index: 0,
             node: "n".into(),
             desired: DesiredStatus::Run,
+            is_superseded: false,
             client: ClientStatus::Running,
             transition: DesiredTransition::default(),
             previous: None,

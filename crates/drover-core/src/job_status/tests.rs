@@ -35,6 +35,7 @@ fn alloc(index: i64, client: ClientStatus) -> Alloc {
         index,
         node: "n".into(),
         desired: DesiredStatus::Run,
+        is_superseded: false,
         client,
         transition: DesiredTransition::default(),
         previous: None,

@@ -1,5 +1,6 @@
 //! Roll-outs in a cluster, from the changed spec to the stable version or back.
 
+mod accidents;
 mod canaries;
 mod failures;
 mod pace;

@@ -1,5 +1,6 @@
 //! What becomes of jobs in a cluster: the writes that follow each change, and what stands in the store at the end.
 
+mod accidents;
 mod dispatch;
 mod life;
 mod limits;

@@ -1,5 +1,6 @@
 //! What becomes of nodes in a cluster, and of what runs on them.
 
+mod accidents;
 mod drains;
 mod heartbeats;
 

@@ -1,5 +1,6 @@
 //! What becomes of volumes in a cluster whose agents answer for plugins as a test says.
 
+mod accidents;
 mod claims;
 mod plugins;
 mod provider;

@@ -107,6 +107,20 @@ fn s_043_what_is_there_already_needs_no_deployment() {
 }
 
 #[test]
+fn what_was_stopped_for_a_replacement_that_is_not_there_goes_on_without_a_deployment() {
+    for (is_superseded, begins) in [(true, false), (false, true)] {
+        let mut world = World::new(&u4(1));
+        world.allocs([0], |alloc| {
+            alloc.client = ClientStatus::Failed;
+            alloc.desired = DesiredStatus::Stop;
+            alloc.is_superseded = is_superseded;
+        });
+        let plan = check(&world, &[0], &[], &[]);
+        assert_eq!(plan.deployment.is_some(), begins, "stopped for another one: {is_superseded}");
+    }
+}
+
+#[test]
 fn s_044_an_earlier_incarnation_does_not_count_as_deployed() {
     let mut world = World::new(&u4(10));
     let earlier = Uid::from("an-earlier-incarnation");

@@ -142,6 +142,7 @@ impl World {
                 index,
                 node: NodeName::from(format!("n-{}", index % 10)),
                 desired: DesiredStatus::Run,
+                is_superseded: false,
                 client: ClientStatus::Running,
                 transition: DesiredTransition::default(),
                 previous: None,

@@ -302,6 +302,7 @@ fn apply_plan(view: &mut ClusterView, job: &Job, plan: &Plan) {
             index: placement.index,
             node: placement.node.clone(),
             desired: DesiredStatus::Run,
+            is_superseded: false,
             client: ClientStatus::Running,
             transition: DesiredTransition::default(),
             previous: placement.previous.as_ref().map(|alloc| Arc::clone(&alloc.key.name)),

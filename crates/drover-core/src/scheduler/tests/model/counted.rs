@@ -831,7 +831,7 @@ impl Reading<'_> {
         self.out.made = made;
     }
 
-    /// Whether the newest of a slot was lost and nothing took its place yet.
+    /// Whether the newest of a slot was lost, or stopped for another one, and nothing took its place yet.
     fn waits_for_place(&self, all: &[Alloc]) -> bool {
         let is_past = |alloc: &&Alloc| terminal(alloc) && !alloc.canary && alloc.job_uid == self.world.job.uid;
         (0..10).any(|slot| {
@@ -840,7 +840,9 @@ impl Reading<'_> {
                 |alloc: &&&Alloc| held.iter().any(|other| other.previous.as_deref() == Some(&*alloc.key.name));
             let newest =
                 held.iter().filter(|alloc| !is_replaced(alloc)).max_by_key(|alloc| (alloc.created_at, &alloc.key));
-            newest.is_some_and(|alloc| alloc.client == ClientStatus::Lost && kind(alloc) == Kind::Same)
+            newest.is_some_and(|alloc| {
+                (alloc.is_superseded || alloc.client == ClientStatus::Lost) && kind(alloc) == Kind::Same
+            })
         })
     }
 

@@ -236,6 +236,7 @@ fn some_status(alloc: &mut Alloc, kind: &str, rng: &mut Rng) {
     }
     if one_in(rng, 5) {
         alloc.desired = pick(rng, &[DesiredStatus::Stop, DesiredStatus::Stop, DesiredStatus::Evict]);
+        alloc.is_superseded = one_in(rng, 2);
     }
     alloc.transition.migrate = one_in(rng, 8);
     alloc.transition.reschedule = one_in(rng, 6);
