@@ -107,6 +107,9 @@ impl Deployments {
                 let known = convert::deployment(&object);
                 self.forget_deployment(shared, &known.key);
                 shared.view.remove_deployment(&known.job, &known.key);
+                if known.phase.is_active() {
+                    shared.enqueue(&known.job, EvalTrigger::DeploymentWatcher);
+                }
                 shared.due.jobs.insert(known.job);
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::job_version::JobVersionSpec;
-use drover_api::{Job, JobVersion, finalizer, names};
+use drover_api::{Job, JobSpec, JobVersion, finalizer, names};
 use drover_core::definition::{Definition, is_same_version, version_spec};
 use drover_core::ids::JobKey;
 use jiff::Timestamp;
@@ -23,9 +23,16 @@ pub(crate) struct Preparation {
     pub(crate) job: JobKey,
     object: Arc<Job>,
     needs_finalizer: bool,
-    version: Option<JobVersion>,
-    /// Whether the version is stable because the one before is.
-    inherits: bool,
+    version: Option<Recording>,
+}
+
+/// What is to be written of a version.
+#[derive(Debug)]
+enum Recording {
+    /// The spec is none yet. Where it `inherits`, it is stable because the one before is.
+    Create { version: Box<JobVersion>, inherits: bool },
+    /// It is there, and to be marked as stable.
+    Mark(Arc<JobVersion>),
 }
 
 /// What became of it.
@@ -54,16 +61,28 @@ pub(crate) fn prepare(
     let is_recorded = newest.is_some_and(|version| {
         is_same_version(&version.spec.job, &object.spec) || stands_for(version, versions, object)
     });
-    match newest {
-        Some(version) if is_recorded && !needs_finalizer => Ok(Arc::clone(version)),
+    let version = match newest {
+        Some(version) if is_recorded => {
+            let is_unmarked = is_unmarked(version, versions);
+            if !needs_finalizer && !is_unmarked {
+                return Ok(Arc::clone(version));
+            }
+            is_unmarked.then(|| Recording::Mark(Arc::clone(version)))
+        }
         _ => {
             let number = newest.map_or(0, |version| version.spec.version + 1);
-            let version = (!is_recorded).then(|| new_version(object, number, now));
-            let inherits = newest.is_some_and(|newest| inherits(newest, object));
-            let object = Arc::clone(object);
-            Err(Box::new(Preparation { job: key.clone(), object, needs_finalizer, version, inherits }))
+            let inherits = newest.is_some_and(|newest| inherits(newest, &object.spec));
+            Some(Recording::Create { version: Box::new(new_version(object, number, now)), inherits })
         }
-    }
+    };
+    Err(Box::new(Preparation { job: key.clone(), object: Arc::clone(object), needs_finalizer, version }))
+}
+
+/// Whether a version was recorded and not marked as stable although the one before is and nodes act on the same: the
+/// second of the two writes did not happen.
+fn is_unmarked(version: &JobVersion, versions: &[Arc<JobVersion>]) -> bool {
+    version.status.as_ref().is_none_or(|status| status.observed_generation < 0)
+        && versions.len().checked_sub(2).is_some_and(|before| inherits(&versions[before], &version.spec.job))
 }
 
 /// Whether the job is older than one of its versions: a list can be stale, and an earlier leader has recorded a newer
@@ -85,9 +104,9 @@ pub(crate) fn stands_for(version: &JobVersion, versions: &[Arc<JobVersion>], obj
 
 /// Whether a new version needs no deployment of its own, so that it is as stable as the one before: what nodes act on
 /// is the same.
-fn inherits(newest: &JobVersion, object: &Job) -> bool {
-    let name = object.metadata.name.as_deref().unwrap_or_default();
-    newest.is_stable() && Definition::new(&newest.spec.job, name).is_same_work(&Definition::new(&object.spec, name))
+fn inherits(before: &JobVersion, spec: &JobSpec) -> bool {
+    let name = &before.spec.job_name;
+    before.is_stable() && Definition::new(&before.spec.job, name).is_same_work(&Definition::new(spec, name))
 }
 
 /// The version that an automatic revert makes: the spec of a stable one under the next number.
@@ -176,12 +195,15 @@ impl Preparation {
         store.merge::<Job>(&key, Part::Spec, &Precondition::unchanged(self.object.meta()), body).await.map(Some)
     }
 
-    /// Records the spec as a version where it is none yet.
+    /// Records the spec as a version where it is none yet, and as a stable one where that is known.
     async fn record<S: Store>(&self, store: &S) -> Result<Option<JobVersion>, StoreError> {
-        let Some(version) = self.version.clone() else { return Ok(None) };
-        match create_version(store, version).await {
-            Ok(made) if self.inherits => mark_stable(store, &made).await.map(Some),
-            made => made.map(Some),
+        match &self.version {
+            None => Ok(None),
+            Some(Recording::Mark(version)) => mark_stable(store, version).await.map(Some),
+            Some(Recording::Create { version, inherits }) => {
+                let made = create_version(store, (**version).clone()).await?;
+                if *inherits { mark_stable(store, &made).await.map(Some) } else { Ok(Some(made)) }
+            }
         }
     }
 }
@@ -233,26 +255,66 @@ mod tests {
         JobKey::new("ns", "web")
     }
 
+    /// The version that is made for a job which has these.
+    fn made(job: &Arc<Job>, versions: &[Arc<JobVersion>]) -> JobVersion {
+        match prepare(&key(), job, versions, Timestamp::UNIX_EPOCH).unwrap_err().version {
+            Some(Recording::Create { version, .. }) => *version,
+            other => panic!("no version is made: {other:?}"),
+        }
+    }
+
+    fn stable(version: JobVersion) -> Arc<JobVersion> {
+        let status = drover_api::job_version::JobVersionStatus { stable: true, ..Default::default() };
+        Arc::new(JobVersion { status: Some(status), ..version })
+    }
+
+    #[test]
+    fn a_version_that_inherits_is_marked_until_it_is_and_never_against_what_a_user_says() {
+        let mut changed = (*job("a")).clone();
+        changed.spec.groups[0].count = 2;
+        let changed = Arc::new(changed);
+        let zero = stable(made(&job("a"), &[]));
+        let unmarked = made(&changed, std::slice::from_ref(&zero));
+        let marks = |versions: &[Arc<JobVersion>], job: &Arc<Job>| match prepare(
+            &key(),
+            job,
+            versions,
+            Timestamp::UNIX_EPOCH,
+        ) {
+            Ok(_) => false,
+            Err(preparation) => matches!(preparation.version, Some(Recording::Mark(_))),
+        };
+        let one = Arc::new(unmarked.clone());
+        assert!(marks(&[Arc::clone(&zero), Arc::clone(&one)], &changed), "its second write did not happen");
+        assert!(!marks(&[Arc::clone(&zero), stable(unmarked.clone())], &changed));
+        let seen = drover_api::job_version::JobVersionStatus { observed_generation: 1, ..Default::default() };
+        let refused = JobVersion { status: Some(seen), ..unmarked };
+        assert!(!marks(&[Arc::clone(&zero), Arc::new(refused)], &changed), "a user called it unstable");
+        assert!(!marks(&[Arc::new(JobVersion { status: None, ..JobVersion::clone(&zero) }), one], &changed));
+        let other = Arc::new(made(&job("b"), std::slice::from_ref(&zero)));
+        assert!(!marks(&[zero, other], &job("b")), "other work has to show that it is stable");
+    }
+
     #[test]
     fn s_189_a_changed_spec_is_a_new_version_and_the_same_one_is_evaluated_in_the_old() {
         let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
-        let zero = prepare(&key(), &first, &[], now).unwrap_err().version.unwrap();
+        let zero = made(&first, &[]);
         assert_eq!(zero.metadata.name.as_deref(), Some("web-v0"));
         let versions = [Arc::new(zero)];
         assert_eq!(prepare(&key(), &first, &versions, now).unwrap().spec.version, 0);
-        let one = prepare(&key(), &job("b"), &versions, now).unwrap_err().version.unwrap();
+        let one = made(&job("b"), &versions);
         assert_eq!(one.spec.version, 1);
     }
 
     #[test]
     fn a_job_older_than_its_newest_version_is_a_stale_one() {
-        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let first = job("a");
         let of = |generation: i64| {
             let mut job = Job::clone(&first);
             job.metadata.generation = Some(generation);
             Arc::new(job)
         };
-        let versions = [Arc::new(prepare(&key(), &of(2), &[], now).unwrap_err().version.unwrap())];
+        let versions = [Arc::new(made(&of(2), &[]))];
         assert!(is_behind(&of(1), &versions));
         assert!(!is_behind(&of(2), &versions) && !is_behind(&of(3), &versions) && !is_behind(&of(1), &[]));
     }
@@ -260,7 +322,7 @@ mod tests {
     #[test]
     fn scaling_and_stopping_make_no_version() {
         let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
-        let versions = [Arc::new(prepare(&key(), &first, &[], now).unwrap_err().version.unwrap())];
+        let versions = [Arc::new(made(&first, &[]))];
         let mut scaled = (*first).clone();
         scaled.spec.stop = true;
         scaled.spec.scale = Some(drover_api::job::Scale { group: String::new(), count: Some(7) });

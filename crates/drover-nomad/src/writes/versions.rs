@@ -81,7 +81,10 @@ pub(super) fn stable(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault>
     let spec = chosen.map_or_else(|| job.spec.clone(), |chosen| restored(job, chosen));
     let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
     let demands = authors::of_job(space, name, Some(&job.spec), &spec);
-    let change = patch(version, &json!({ "stable": stable, "columns": { "stable": stable.to_string() } }));
+    // One that was seen by no leader yet is not to be marked by it against what a user says.
+    let seen = version.metadata.generation;
+    let columns = json!({ "stable": stable.to_string() });
+    let change = patch(version, &json!({ "observedGeneration": seen, "stable": stable, "columns": columns }));
     let generation = job.metadata.generation.unwrap_or(0);
     Ok(WriteOrder::new(demands, vec![change], move |_| json!({ "JobModifyIndex": generation })))
 }

@@ -125,3 +125,95 @@ async fn a_dispatched_job_runs_once() {
     };
     no_accident_changes_the_end(story).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_stopped_and_started() {
+    let story = Story {
+        begin: || World::with_nodes(["n1"]),
+        acts: &[
+            (|world| drop(world.create(&service("web", 2))), 20),
+            (|world| world.change_job("web", &json!({ "stop": true })), 20),
+            (|world| world.change_job("web", &json!({ "stop": false })), 40),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_allocation_is_stopped_by_a_user() {
+    let story = Story {
+        begin: || {
+            let world = World::with_nodes(["n1", "n2"]);
+            world.create(&service("web", 2));
+            world
+        },
+        acts: &[
+            (|_| {}, 20),
+            (
+                |world| {
+                    let first = world.allocs().remove(0);
+                    world.report(&first, &json!({ "stopRequestedAt": "2026-01-01T00:00:00Z" }));
+                },
+                60,
+            ),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_was_wrong_is_mended() {
+    let story = Story {
+        begin: || World::with_nodes(["n1"]),
+        acts: &[
+            (|world| drop(world.create(&service("web", 2))), 20),
+            (
+                |world| {
+                    let rule = json!({ "attribute": "${attr.cpu.arch}", "operator": "regexp", "value": "(" });
+                    world.change_job("web", &json!({ "constraints": [rule] }));
+                },
+                20,
+            ),
+            (|world| world.change_job("web", &json!({ "constraints": null, "groups": [group("g", 3)] })), 40),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_allocation_that_fails_is_run_again() {
+    let story = Story {
+        begin: || {
+            let world = World::with_nodes(["n1", "n2"]);
+            let mut of = group("g", 2);
+            of["reschedule"] = json!({ "delay": "5s", "delayFunction": "constant", "attempts": 1, "interval": "1h" });
+            world.create(&batch("sum", &json!({ "groups": [of] })));
+            world
+        },
+        acts: &[
+            (|_| {}, 20),
+            (|world| world.end(&world.allocs()[0], ClientStatus::Failed), 40),
+            (|world| end_all(world), 40),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sysbatch_job_runs_once_on_each_node() {
+    let story = Story {
+        begin: || World::with_nodes(["n1", "n2"]),
+        acts: &[
+            (
+                |world| {
+                    world.create(&job("scan", &json!({ "type": "sysbatch", "groups": [group("s", 1)] })));
+                },
+                20,
+            ),
+            (|world| end_all(world), 20),
+            (|world| world.join(&node("n3")), 20),
+            (|world| end_all(world), 20),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
+}

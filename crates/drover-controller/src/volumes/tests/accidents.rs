@@ -1,6 +1,7 @@
 //! Lives of claims during which one write meets an accident, each write in turn.
 
-use drover_api::CSIVolume;
+use drover_api::{CSIVolume, annotation};
+use drover_store::Part;
 use serde_json::json;
 
 use super::{Cluster, user, volume, with_plugin};
@@ -67,6 +68,49 @@ async fn a_detach_that_fails_at_first_frees_the_claim_in_the_end() {
             (|cluster| drop(cluster.world.create(&user("a", 1, "data", WRITER))), 15),
             (|cluster| cluster.stop("a"), 90),
         ],
+    };
+    no_accident_changes_the_end(story).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_made_enlarged_and_deleted_with_its_data() {
+    let story = Story {
+        begin: || {
+            let mut cluster = Cluster::new(&[with_plugin("n1"), with_plugin("n2")]);
+            cluster.answer("create-volume", vec![json!({ "externalID": "disk-7", "capacityBytes": 1 << 30 }); 2]);
+            cluster.answer("controller-expand", vec![json!({ "capacityBytes": 2_i64 << 30 }); 2]);
+            let mut made = volume("data", WRITER);
+            made.spec.external_id = String::new();
+            made.spec.capacity = serde_json::from_value(json!({ "min": "1Gi" })).unwrap();
+            cluster.world.create(&made);
+            cluster
+        },
+        acts: &[
+            (|_| {}, 15),
+            (
+                |cluster| {
+                    let larger = json!({ "spec": { "capacity": { "min": "2Gi" } } });
+                    cluster.world.merge::<CSIVolume>(&in_default("data"), Part::Spec, larger);
+                },
+                20,
+            ),
+            (|cluster| cluster.annotate("data", annotation::DELETE_DATA, &json!("true")), 5),
+            (|cluster| cluster.world.delete::<CSIVolume>(&in_default("data")), 40),
+        ],
+    };
+    no_accident_changes_the_end(story).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_taken() {
+    let story = Story {
+        begin: || {
+            let mut cluster = begun();
+            let taken = json!({ "id": "snap-1", "name": "before", "sizeBytes": 7, "readyToUse": true });
+            cluster.answer("create-snapshot", vec![json!({ "snapshots": [taken] }); 2]);
+            cluster
+        },
+        acts: &[(|_| {}, 10), (|cluster| cluster.annotate("data", annotation::TAKE_SNAPSHOT, &json!("before")), 40)],
     };
     no_accident_changes_the_end(story).await;
 }

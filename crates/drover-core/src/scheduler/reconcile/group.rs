@@ -19,7 +19,7 @@ use super::sort::{self, AllocList, DueAllocs, Rules, Sorted};
 use super::update_kind::{self, UpdateKind, update_kind};
 use super::{ending, reconnect};
 use crate::arithmetic::as_count;
-use crate::ids::AllocKey;
+use crate::ids::{AllocKey, ObjectKey};
 use crate::model::{Alloc, Deployment, Job, newest_of_slot};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
 use crate::scheduler::reschedule;
@@ -224,7 +224,8 @@ impl GroupPass<'_> {
         let over = [self.rollout.old, self.rollout.current.filter(|_| self.rollout.is_failed())];
         let (mut kept, mut canaries) = (Vec::with_capacity(live.len()), BTreeSet::new());
         for alloc in live {
-            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false));
+            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false))
+                || self.has_lost_its_deployment(&alloc);
             // One that has ended would hold a slot forever, as an allocation that is wanted and not replaced any more.
             if is_unwanted && !alloc.is_server_terminal() {
                 self.out.stops.push(Stop::new(&alloc, StopReason::NotNeeded));
@@ -238,6 +239,15 @@ impl GroupPass<'_> {
         }
         self.canaries = canaries;
         kept
+    }
+
+    /// Whether it is a canary of a deployment that was deleted: nothing can promote it any more.
+    fn has_lost_its_deployment(&self, alloc: &Alloc) -> bool {
+        let is_there = |name: &Arc<str>| {
+            let key = ObjectKey::new(&*self.job.key.namespace, Arc::clone(name));
+            self.view.deployment(&self.job.key, &key).is_some()
+        };
+        alloc.canary && alloc.deployment.as_ref().is_some_and(|name| !is_there(name))
     }
 
     /// Finds out what each allocation is: it stays, moves, is lost, disconnected, back, or replaced now or later.

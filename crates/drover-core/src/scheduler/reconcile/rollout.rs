@@ -82,13 +82,16 @@ impl<'a> Rollout<'a> {
             true => DeploymentDescription::AutoPromotion,
             false => DeploymentDescription::NeedsPromotion,
         };
-        let name = self.current.map_or_else(
-            || {
-                let newest = view.latest_deployment(&job.key).map(|latest| latest.uid.as_str());
-                Arc::from(deployment_name(&job.key.name, job.uid.as_str(), job.version, newest))
-            },
-            |current| Arc::clone(&current.key.name),
-        );
+        let name = self.current.map_or_else(|| new_name(view, job), |current| Arc::clone(&current.key.name));
         Some(DeploymentPlan { name, is_new: self.current.is_none(), job_version: job.version, description, groups })
     }
+}
+
+/// The name of a job's next deployment. Not that of one which was deleted and whose allocations are still there: they
+/// would be taken for its own.
+fn new_name(view: &ClusterView, job: &Job) -> Arc<str> {
+    let after = |newest| Arc::from(deployment_name(&job.key.name, job.uid.as_str(), job.version, newest));
+    let name: Arc<str> = after(view.latest_deployment(&job.key).map(|latest| latest.uid.as_str()));
+    let is_taken = view.allocs_of_job(&job.key).any(|alloc| alloc.deployment.as_ref() == Some(&name));
+    if is_taken { after(Some(&*name)) } else { name }
 }

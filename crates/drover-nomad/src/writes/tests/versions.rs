@@ -40,7 +40,8 @@ fn a_version_is_called_stable_or_not_by_those_who_may_change_the_job() {
     let world = history(&[(0, true, "", ""), (1, false, "", "")]);
     for (number, is_stable) in [(1, true), (0, false), (0, true)] {
         let (name, status, demands) = stable(&world, number, is_stable).expect("an order");
-        let wanted = json!({ "stable": is_stable, "columns": { "stable": is_stable.to_string() } });
+        let columns = json!({ "stable": is_stable.to_string() });
+        let wanted = json!({ "observedGeneration": 3, "stable": is_stable, "columns": columns });
         assert_eq!((name, status), (format!("web-v{number}"), wanted));
         assert_eq!(demands, ["update jobs web"]);
     }
