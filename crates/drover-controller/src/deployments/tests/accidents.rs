@@ -124,7 +124,7 @@ async fn a_user_fails_a_roll_out_and_the_job_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_groups_are_rolled_out_and_one_is_scaled_meanwhile() {
+async fn two_groups_are_rolled_out_and_then_one_is_left() {
     let story = Story {
         begin: || {
             let world = World::with_nodes(["n1", "n2"]);
@@ -133,7 +133,7 @@ async fn two_groups_are_rolled_out_and_one_is_scaled_meanwhile() {
         },
         acts: &[
             (|_| {}, 20),
-            (|world| apply(world, "b"), 4),
+            (|world| apply(world, "b"), 40),
             (|world| world.change_job("web", &json!({ "groups": [group("g", 2)] })), 40),
         ],
     };
