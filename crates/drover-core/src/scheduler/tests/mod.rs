@@ -17,6 +17,7 @@ mod place;
 mod preempt;
 mod properties;
 mod quality;
+mod reschedule;
 mod rollout;
 mod room;
 mod system;
