@@ -3,6 +3,7 @@
 mod acceptance;
 mod advice;
 mod apply;
+mod attempts;
 mod best_node;
 mod counted;
 mod decisions;
