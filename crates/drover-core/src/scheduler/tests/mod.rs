@@ -22,6 +22,7 @@ mod reschedule;
 mod rollout;
 mod room;
 mod system;
+mod values;
 mod victims;
 
 use std::collections::BTreeMap;
