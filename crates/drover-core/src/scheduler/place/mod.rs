@@ -9,6 +9,8 @@ mod planner;
 mod ports;
 mod score_index;
 mod spread;
+#[cfg(test)]
+mod tests;
 
 pub(super) use candidates::fullness;
 pub(super) use planner::Planner;
