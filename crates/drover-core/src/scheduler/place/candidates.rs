@@ -24,6 +24,8 @@ use crate::settings::Algorithm;
 use crate::snapshot::{ClusterView, NodeEntry};
 use crate::usage::Usage;
 
+/// The score of a node on which the allocation failed before.
+pub(super) const PENALTY: f64 = -1.0;
 /// Best nodes that are kept in the metrics.
 const KEPT_SCORES: usize = 5;
 
@@ -235,6 +237,11 @@ impl<'a> Candidates<'a> {
         self.table.entry(row)
     }
 
+    /// The place of a node among equals.
+    pub(super) fn rank(&self, row: Row) -> u32 {
+        self.table.rank(row)
+    }
+
     /// Counts allocations of the job on the values of spreads and distinct properties, wherever their nodes are.
     fn count_what_is_there(&mut self, proposed: &Proposed<'a>) {
         let (view, group) = (proposed.view(), &self.ask.wanted.group.name);
@@ -421,7 +428,7 @@ impl<'a> Candidates<'a> {
         let CandidateState::Open(own) = self.states[row as usize] else { return None };
         let spread = self.spread_scores[self.tuple_of[row as usize] as usize];
         let spread = (!self.spreads.is_empty() && spread != 0.0).then_some(spread);
-        Some(Scores { spread, penalty: is_penalised.then_some(-1.0), ..own.scores() })
+        Some(Scores { spread, penalty: is_penalised.then_some(PENALTY), ..own.scores() })
     }
 
     /// The best nodes, best first. Nodes on which the allocation failed before are penalised.

@@ -256,7 +256,7 @@ impl<'a> Planner<'a> {
         if let Some((row, metrics)) = alone.or_else(|| candidates.best(&penalty)) {
             return Some(FoundNode { row, metrics, victims: Vec::new() });
         }
-        self.by_eviction(candidates, evictions)
+        self.by_eviction(candidates, &penalty, evictions)
     }
 
     /// The node on which an allocation's data is, while it is still one that the job may use.
@@ -271,15 +271,20 @@ impl<'a> Planner<'a> {
     }
 
     /// The best node on which enough allocations of lower priorities can be evicted.
-    fn by_eviction(&self, candidates: &mut Candidates<'a>, evictions: &mut Evictions) -> Option<FoundNode> {
+    fn by_eviction(
+        &self,
+        candidates: &mut Candidates<'a>,
+        penalty: &[NodeName],
+        evictions: &mut Evictions,
+    ) -> Option<FoundNode> {
         if !self.view.settings().preemption.is_on(self.job.definition.job_type()) {
             return None;
         }
-        let (row, (victims, scores)) =
-            evictions.best(candidates, |candidates, row| self.eviction_on(candidates, row))?;
+        let (row, scores, victims) =
+            evictions.best(candidates, penalty, |candidates, row| self.eviction_on(candidates, row))?;
         let node = candidates.entry(row).node.name.clone();
-        let metrics = Metrics { best: vec![(node, *scores)], counts: candidates.counts() };
-        Some(FoundNode { row, metrics, victims: victims.clone() })
+        let metrics = Metrics { best: vec![(node, scores)], counts: candidates.counts() };
+        Some(FoundNode { row, metrics, victims: victims.to_vec() })
     }
 
     fn eviction_on(&self, candidates: &mut Candidates<'a>, row: Row) -> Option<EvictionOption> {
@@ -366,8 +371,8 @@ impl<'a> CandidatesByVersion<'a> {
         own: Option<(&str, CountChange)>,
         proposed: &Proposed<'a>,
     ) {
-        if let Some(row) = row {
-            self.evictions.changed(row);
+        if let Some((row, candidates)) = row.zip(self.candidates.values().next()) {
+            self.evictions.changed(row, candidates.rank(row));
         }
         for candidates in self.candidates.values_mut() {
             candidates.changed(row, node, own, proposed);

@@ -9,6 +9,7 @@ mod counted;
 mod decisions;
 mod deployment;
 mod disconnect;
+mod evictions;
 mod explain;
 mod feasible;
 mod model;

@@ -8,12 +8,12 @@ use crate::usage::Usage;
 
 /// An allocation that is in the way, in numbers.
 #[derive(Clone, Debug, PartialEq)]
-struct Holder {
-    name: String,
-    priority: i64,
-    held: [i64; 3],
-    max_parallel: i64,
-    already: i64,
+pub(super) struct Holder {
+    pub(super) name: String,
+    pub(super) priority: i64,
+    pub(super) held: [i64; 3],
+    pub(super) max_parallel: i64,
+    pub(super) already: i64,
 }
 
 /// cpu, memory and disk.
@@ -22,13 +22,13 @@ fn amounts([cpu, memory_mb, disk_mb]: [i64; 3]) -> Amounts {
 }
 
 #[derive(Clone, Debug)]
-struct Problem {
-    holders: Vec<Holder>,
-    total: [i64; 3],
+pub(super) struct Problem {
+    pub(super) holders: Vec<Holder>,
+    pub(super) total: [i64; 3],
     /// What is held by allocations that nobody may evict.
-    fixed: [i64; 3],
-    ask: [i64; 3],
-    priority: i64,
+    pub(super) fixed: [i64; 3],
+    pub(super) ask: [i64; 3],
+    pub(super) priority: i64,
 }
 
 fn problem(rng: &mut Rng) -> Problem {
@@ -94,7 +94,7 @@ fn plus(one: [i64; 3], other: [i64; 3]) -> [i64; 3] {
 
 /// The table of 6, row by row: priorities ascending, each time the smallest distance to what is missing; then the
 /// farthest from the whole ask are kept until it is met.
-fn read_slowly(problem: &Problem) -> Option<Vec<String>> {
+pub(super) fn read_slowly(problem: &Problem) -> Option<Vec<String>> {
     let mut pool: Vec<Holder> =
         problem.holders.iter().filter(|holder| holder.priority <= problem.priority - 10).cloned().collect();
     let held = problem.holders.iter().fold(problem.fixed, |sum, holder| plus(sum, holder.held));
