@@ -17,7 +17,7 @@ use crate::definition::Definition;
 use crate::ids::NodeName;
 use crate::model::{Alloc, Job};
 use crate::scheduler::feasible::{self, Checks, WantedGroup};
-use crate::scheduler::plan::{AttributeUpdate, Evaluation, InPlace, Metrics, Placement, Plan};
+use crate::scheduler::plan::{AttributeUpdate, Evaluation, InPlace, Metrics, Placement, Plan, Scores};
 use crate::scheduler::preempt::{self, Evictable};
 use crate::scheduler::proposed::Proposed;
 use crate::scheduler::reconcile::{GroupOutcome, Missing};
@@ -293,7 +293,13 @@ impl<'a> Planner<'a> {
         let victims = self.victims(candidates.need(), entry, used)?;
         let priorities: Vec<i64> = victims.iter().map(|victim| victim.priority).collect();
         let scores = candidates.score_without_room(row, used, preempt::score(&priorities), &self.proposed);
-        Some((victims, scores))
+        let mut left = used.clone();
+        for victim in &victims {
+            left.remove(&victim.held);
+        }
+        // The devices that it gets may be those of the victims.
+        let devices = candidates.need().check(entry, &left).ok()?;
+        Some((victims, Scores { devices, ..scores }))
     }
 
     /// Allocations to evict on a node so that a group fits there.

@@ -257,3 +257,35 @@ fn of_equal_full_nodes_each_is_taken_in_some_evaluation() {
     let all: BTreeSet<String> = (0..50).map(taken).collect();
     assert_eq!(all.iter().map(String::as_str).collect::<Vec<_>>(), ["m-1", "m-2", "m-3"]);
 }
+
+#[test]
+fn of_full_nodes_the_one_whose_devices_match_best_is_taken() {
+    let gpus = |world: &mut World, on: &str, model: &str| {
+        let group = json!({ "vendor": "nvidia", "type": "gpu", "name": model,
+            "instances": [{ "id": model, "healthy": true }] });
+        let known = (**world.view.node(&on.into()).unwrap()).clone();
+        world.view.put_node(Node { devices: vec![serde_json::from_value(group).unwrap()], ..known });
+        let holder = (**world.view.alloc(&JobKey::new("shop", format!("h-{on}"))).unwrap()).clone();
+        let held = json!({ "tasks": { "t": { "cpu": 1000, "memoryMB": 1000,
+            "devices": [{ "vendor": "nvidia", "type": "gpu", "name": model, "ids": [model] }] } } });
+        world.view.put_alloc(Alloc { resources: Arc::new(serde_json::from_value(held).unwrap()), ..holder });
+    };
+    for (likes, weight, wanted, score) in
+        [("a100", 50, "m-1", 1.0), ("t4", 50, "m-2", 1.0), ("t4", -50, "m-1", 0.0), ("a100", -50, "m-2", 0.0)]
+    {
+        let mut world = world(&alike(&["m-1", "m-2"]));
+        gpus(&mut world, "m-1", "a100");
+        gpus(&mut world, "m-2", "t4");
+        let mut spec = (*world.job.definition).spec.clone();
+        let affinity = json!({ "lTarget": "${device.model}", "operand": "=", "rTarget": likes, "weight": weight });
+        let request = json!({ "name": "gpu", "count": 1, "affinities": [affinity] });
+        spec.groups[0].tasks[0].resources.devices = vec![serde_json::from_value(request).unwrap()];
+        world.job.definition = Definition::new(&spec, "web");
+        world.put_job();
+        let plan = world.plan();
+        let placed = &plan.placements[0];
+        assert_eq!(placed.node.as_str(), wanted, "{likes} {weight}");
+        assert_eq!(placed.metrics.best[0].1.devices, Some(score), "{likes} {weight}");
+        assert_eq!(placed.preempts.len(), 1);
+    }
+}
