@@ -18,17 +18,17 @@ pub(super) struct Evictions {
     /// Equals by their ranks.
     order: BTreeSet<(Descending, u32, Row)>,
     /// Nodes to look at again; before the first search that is every one.
-    stale: Option<Vec<Row>>,
+    stale: Option<BTreeSet<Row>>,
 }
 
 impl Evictions {
-    /// Something on a node changed.
+    /// Something on a node changed, or how many may be evicted there without a penalty.
     pub(super) fn changed(&mut self, row: Row, rank: u32) {
         if let Some((_, scores)) = self.options.remove(&row) {
             self.order.remove(&(Descending::new(scores.normalised()), rank, row));
         }
         if let Some(stale) = &mut self.stale {
-            stale.push(row);
+            stale.insert(row);
         }
     }
 
@@ -44,7 +44,7 @@ impl Evictions {
         if candidates.has_spreads() {
             *self = Self::default();
         }
-        let stale = self.stale.replace(Vec::new()).unwrap_or_else(|| candidates.exhausted().collect());
+        let stale = self.stale.replace(BTreeSet::new()).unwrap_or_else(|| candidates.exhausted().collect());
         for row in stale {
             if let Some(option) = look(candidates, row).filter(|_| candidates.is_exhausted(row)) {
                 self.order.insert((Descending::new(option.1.normalised()), candidates.rank(row), row));

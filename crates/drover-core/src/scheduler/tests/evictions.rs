@@ -21,6 +21,8 @@ struct Crowded {
     rack: &'static str,
     total: [i64; 3],
     holders: Vec<Holder>,
+    /// What an allocation of another job holds that is to stop already and still runs.
+    stopping: [i64; 3],
     /// Allocations of the job that were placed there.
     own: i64,
 }
@@ -38,25 +40,33 @@ struct Crowd {
 fn crowd(rng: &mut Rng) -> Crowd {
     let ask = [rng.i64(200..900), rng.i64(200..900), DISK];
     let nodes = (0..rng.usize(1..6)).map(|n| {
-        let holders: Vec<Holder> = (0..rng.usize(0..6))
+        let holders: Vec<Holder> = (0..rng.usize(0..8))
             .map(|h| Holder {
-                name: format!("h-{n}-{h}"),
+                name: format!("{}-{n}-{h}", ["a", "b"][rng.usize(..2)]),
                 priority: [10, 20, 30, 50, 55][rng.usize(..5)],
-                held: [rng.i64(50..800), rng.i64(50..800), 0],
+                held: [rng.i64(50..500), rng.i64(50..500), 0],
                 max_parallel: 0,
                 already: 0,
             })
             .collect();
-        let held = |at: usize| holders.iter().map(|one| one.held[at]).sum::<i64>();
+        let stopping = if rng.u8(..3) == 0 { [rng.i64(50..500), rng.i64(50..500), 0] } else { [0; 3] };
+        let held = |at: usize| holders.iter().map(|one| one.held[at]).sum::<i64>() + stopping[at];
         let total = [held(0) + rng.i64(0..400), held(1) + rng.i64(0..400), 1_000_000];
-        Crowded { name: format!("m-{n}"), rack: ["r1", "r2"][rng.usize(..2)], total, holders, own: 0 }
+        Crowded { name: format!("m-{n}"), rack: ["r1", "r2"][rng.usize(..2)], total, holders, stopping, own: 0 }
     });
     let mut nodes: Vec<Crowded> = nodes.collect();
     // How many of a job may move at once is the same for all of its allocations.
-    let most: BTreeMap<i64, i64> = [10, 20, 30, 50, 55].into_iter().map(|priority| (priority, rng.i64(0..3))).collect();
-    nodes.iter_mut().flat_map(|node| &mut node.holders).for_each(|one| one.max_parallel = most[&one.priority]);
+    let mut most: BTreeMap<String, i64> = BTreeMap::new();
+    for holder in nodes.iter_mut().flat_map(|node| &mut node.holders) {
+        holder.max_parallel = *most.entry(job_of(holder)).or_insert_with(|| rng.i64(0..3));
+    }
     let failed_on = rng.bool().then(|| nodes[rng.usize(..nodes.len())].name.clone());
-    Crowd { nodes, ask, count: rng.i64(1..5), is_spread: rng.u8(..3) == 0, failed_on }
+    Crowd { nodes, ask, count: rng.i64(1..7), is_spread: rng.u8(..3) == 0, failed_on }
+}
+
+/// The job of an allocation that may give way: two of each priority.
+fn job_of(holder: &Holder) -> String {
+    format!("{}-{}", &holder.name[..1], holder.priority)
 }
 
 /// The same as a cluster in which services evict others.
@@ -74,7 +84,12 @@ fn world(crowd: &Crowd) -> World {
         let meta = BTreeMap::from([("rack".to_owned(), at.rack.to_owned())]);
         world.view.put_node(Node { allocatable: Amounts { cpu, memory_mb, disk_mb }, meta, ..node(&at.name) });
         for holder in &at.holders {
-            put(&mut world, &at.name, holder);
+            put(&mut world, &at.name, holder, DesiredStatus::Run);
+        }
+        if at.stopping != [0; 3] {
+            let name = format!("c-{}", at.name);
+            let stopping = Holder { name, priority: 10, held: at.stopping, max_parallel: 0, already: 0 };
+            put(&mut world, &at.name, &stopping, DesiredStatus::Stop);
         }
     }
     if let Some(name) = &crowd.failed_on {
@@ -88,9 +103,9 @@ fn world(crowd: &Crowd) -> World {
     world
 }
 
-/// An allocation of the job of its priority.
-fn put(world: &mut World, on: &str, holder: &Holder) {
-    let name = format!("low-{}", holder.priority);
+/// An allocation of the job of its priority; some are to stop already.
+fn put(world: &mut World, on: &str, holder: &Holder, desired: DesiredStatus) {
+    let name = job_of(holder);
     let mut low = with(spec(9), "migrate", json!({ "maxParallel": holder.max_parallel }));
     low["priority"] = json!(holder.priority);
     let (job, uid) = (JobKey::new("shop", name.as_str()), Uid::from(name));
@@ -100,7 +115,7 @@ fn put(world: &mut World, on: &str, holder: &Holder) {
     world.allocs([0], |alloc| {
         alloc.key = JobKey::new("shop", holder.name.as_str());
         (alloc.job, alloc.job_uid, alloc.node) = (job.clone(), uid.clone(), on.into());
-        alloc.resources = Arc::clone(&held);
+        (alloc.resources, alloc.desired) = (Arc::clone(&held), desired);
     });
 }
 
@@ -111,7 +126,8 @@ fn f(number: i64) -> f64 {
 impl Crowd {
     fn used(&self, at: &Crowded) -> [i64; 3] {
         [0, 1, 2].map(|dimension| {
-            at.holders.iter().map(|one| one.held[dimension]).sum::<i64>() + at.own * self.ask[dimension]
+            let held: i64 = at.holders.iter().map(|one| one.held[dimension]).sum();
+            held + at.stopping[dimension] + at.own * self.ask[dimension]
         })
     }
 
@@ -122,7 +138,7 @@ impl Crowd {
 
     /// Who gives way on a node; nothing where there is room, or where all that may go are not enough.
     fn victims(&self, at: &Crowded) -> Option<Vec<String>> {
-        let fixed = self.ask.map(|ask| ask * at.own);
+        let fixed = [0, 1, 2].map(|dimension| at.stopping[dimension] + at.own * self.ask[dimension]);
         let holders = at.holders.clone();
         read_slowly(&Problem { holders, total: at.total, fixed, ask: self.ask, priority: PRIORITY })
     }
@@ -173,7 +189,7 @@ impl Crowd {
         at.own += 1;
         let gone: Vec<Holder> = at.holders.extract_if(.., |one| victims.contains(&one.name)).collect();
         for holder in self.nodes.iter_mut().flat_map(|at| &mut at.holders) {
-            let n = gone.iter().filter(|one| one.priority == holder.priority).count();
+            let n = gone.iter().filter(|one| job_of(one) == job_of(holder)).count();
             holder.already += i64::try_from(n).unwrap();
         }
     }
@@ -226,6 +242,7 @@ fn alike(names: &[&str]) -> Crowd {
             max_parallel: 0,
             already: 0,
         }],
+        stopping: [0; 3],
         own: 0,
     });
     Crowd { nodes: nodes.collect(), ask: [500, 500, DISK], count: 1, is_spread: false, failed_on: None }
