@@ -1,7 +1,7 @@
 //! The class of a node: nodes of one class are alike to every constraint that does not name something unique
 //! (`spec/scheduler.md` 4.6). Computed here and not taken from agents, because operators overlay what agents find.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -23,33 +23,38 @@ impl NodeClass {
     /// The class of a node.
     pub fn of(node: &Node) -> Self {
         let mut hash = Sha256::new();
-        let mut part = |text: &str| {
-            hash.update(text.len().to_le_bytes());
-            hash.update(text.as_bytes());
-        };
         for text in [&node.datacenter, &node.class, &node.pool] {
-            part(text);
+            add(&mut hash, text);
         }
         for map in [&node.attributes, &node.meta] {
-            for (key, value) in map.iter().filter(|(key, _)| !is_unique(key)) {
-                part(key);
-                part(value);
-            }
-            part("");
+            add_shared(&mut hash, map);
         }
         for group in &node.devices {
             for text in [&group.vendor, &group.r#type, &group.name] {
-                part(text);
+                add(&mut hash, text);
             }
-            for (key, value) in group.attributes.iter().filter(|(key, _)| !is_unique(key)) {
-                part(key);
-                part(value);
-            }
+            add_shared(&mut hash, &group.attributes);
         }
         let digest = hash.finalize();
         let mut short = [0; 8];
         short.copy_from_slice(&digest[..8]);
         Self(u64::from_be_bytes(short))
+    }
+}
+
+fn add(hash: &mut Sha256, text: &str) {
+    hash.update(text.len().to_le_bytes());
+    hash.update(text.as_bytes());
+}
+
+/// Adds the pairs that are not one node's alone, their number first: a text between them and what follows could be a
+/// key.
+fn add_shared(hash: &mut Sha256, map: &BTreeMap<String, String>) {
+    let shared = || map.iter().filter(|(key, _)| !is_unique(key));
+    hash.update(shared().count().to_le_bytes());
+    for (key, value) in shared() {
+        add(hash, key);
+        add(hash, value);
     }
 }
 

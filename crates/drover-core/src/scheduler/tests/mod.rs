@@ -5,6 +5,7 @@ mod advice;
 mod apply;
 mod attempts;
 mod best_node;
+mod classes;
 mod counted;
 mod decisions;
 mod deployment;
