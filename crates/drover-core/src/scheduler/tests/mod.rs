@@ -9,6 +9,7 @@ mod classes;
 mod counted;
 mod decisions;
 mod deployment;
+mod devices;
 mod disconnect;
 mod evictions;
 mod explain;
