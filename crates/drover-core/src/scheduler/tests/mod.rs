@@ -20,6 +20,7 @@ mod patterns;
 mod place;
 mod preempt;
 mod properties;
+mod proposed;
 mod quality;
 mod reschedule;
 mod rollout;

@@ -8,7 +8,7 @@ use crate::scheduler::place::score_index::{Descending, Row, ScoreGroup, ScoreInd
 const ROWS: usize = 24;
 
 /// A node that is in the order: its group, its own sum, and its rank among equals.
-type InOrder = (ScoreGroup, f64, u32);
+type RankedNode = (ScoreGroup, f64, u32);
 
 /// The final score of a node: its own sum with what its group gets, over the number of scores. Quarters over powers of
 /// two, so that equals are equal.
@@ -24,7 +24,7 @@ fn place(rng: &mut Rng) -> (ScoreGroup, f64) {
     ((rng.u32(..4), [1, 2, 4][rng.usize(..3)]), quarters(rng))
 }
 
-fn sorted(list: &[Option<InOrder>], n: usize, without: &[Row], extra: &[f64; 4]) -> Vec<(f64, u32, Row)> {
+fn sorted(list: &[Option<RankedNode>], n: usize, without: &[Row], extra: &[f64; 4]) -> Vec<(f64, u32, Row)> {
     let total = total(extra);
     let mut all: Vec<(f64, u32, Row)> = list
         .iter()
@@ -45,7 +45,7 @@ fn the_best_are_the_first_of_a_sorted_list_after_every_change() {
         let n_rows = rng.usize(1..ROWS);
         let mut ranks: Vec<u32> = (0..u32::try_from(n_rows).expect("few")).collect();
         rng.shuffle(&mut ranks);
-        let mut list: Vec<Option<InOrder>> = ranks
+        let mut list: Vec<Option<RankedNode>> = ranks
             .iter()
             .map(|rank| (rng.u8(..4) > 0).then(|| place(&mut rng)).map(|(key, sum)| (key, sum, *rank)))
             .collect();
