@@ -3,3 +3,4 @@
 mod classes;
 mod due;
 mod slots;
+mod winners;
