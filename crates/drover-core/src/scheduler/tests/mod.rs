@@ -28,6 +28,7 @@ mod room;
 mod system;
 mod values;
 mod victims;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
