@@ -25,6 +25,7 @@ mod quality;
 mod reschedule;
 mod rollout;
 mod room;
+mod rules;
 mod system;
 mod values;
 mod victims;
