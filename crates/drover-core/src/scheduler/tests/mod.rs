@@ -1,6 +1,7 @@
 //! The world in which the scheduler's cases are tried: a cluster with one job, in which tests change what they need.
 
 mod acceptance;
+mod admission;
 mod advice;
 mod apply;
 mod attempts;
