@@ -149,9 +149,10 @@ impl PlanOnNode {
             return Some("maxAllocs".into());
         }
         let sum = |pick: fn(Amounts) -> i64| all.iter().map(|usage| pick(usage.amounts)).sum::<i64>();
-        let dimensions: [(&str, fn(Amounts) -> i64); 3] =
-            [("cpu", |of| of.cpu), ("memory", |of| of.memory_mb), ("disk", |of| of.disk_mb)];
-        dimensions.into_iter().find(|(_, pick)| sum(*pick) > pick(on.allocatable)).map(|(name, _)| name.to_owned())
+        let sums = [sum(|of| of.cpu), sum(|of| of.memory_mb), sum(|of| of.disk_mb)];
+        let Amounts { cpu, memory_mb, disk_mb } = on.allocatable;
+        let lacks = ["cpu", "memory", "disk"].into_iter().zip(sums.into_iter().zip([cpu, memory_mb, disk_mb]));
+        lacks.filter(|(_, (sum, most))| sum > most).map(|(name, _)| name.to_owned()).next()
     }
 }
 

@@ -41,6 +41,7 @@ fn an_evaluation_is_tried_until_as_many_plans_in_a_row_came_to_nothing() {
 }
 
 /// What an end depends on.
+#[expect(clippy::struct_excessive_bools, reason = "each is one condition of the table")]
 #[derive(Clone, Copy, Debug)]
 struct Situation {
     job_type: JobType,

@@ -293,7 +293,7 @@ fn of_full_nodes_the_one_whose_devices_match_best_is_taken() {
         let mut world = world(&alike(&["m-1", "m-2"]));
         gpus(&mut world, "m-1", "a100");
         gpus(&mut world, "m-2", "t4");
-        let mut spec = (*world.job.definition).spec.clone();
+        let mut spec = world.job.definition.spec.clone();
         let affinity = json!({ "lTarget": "${device.model}", "operand": "=", "rTarget": likes, "weight": weight });
         let request = json!({ "name": "gpu", "count": 1, "affinities": [affinity] });
         spec.groups[0].tasks[0].resources.devices = vec![serde_json::from_value(request).unwrap()];

@@ -73,8 +73,12 @@ fn check_node(world: &World, proposed: &Proposed<'_>, steps: &Steps, on: &str) {
         world.view.allocs().filter(|alloc| alloc.node.as_str() == on && is_left(steps, alloc)).collect();
     let placed = || steps.placed.iter().filter(|(node, ..)| *node == on);
     let mut usage = Usage::default();
-    left.iter().for_each(|alloc| usage.add(&Usage::of(&alloc.resources, world.job.definition.group(&alloc.group))));
-    placed().for_each(|(_, group, _, held)| usage.add(&Usage::of(held, world.job.definition.group(group))));
+    for alloc in &left {
+        usage.add(&Usage::of(&alloc.resources, world.job.definition.group(&alloc.group)));
+    }
+    for (_, group, _, held) in placed() {
+        usage.add(&Usage::of(held, world.job.definition.group(group)));
+    }
     let entry = world.view.node_entry(&on.into()).unwrap();
     assert_eq!(in_order(proposed.usage(entry)), in_order(&usage), "{on} after {steps:?}");
 
@@ -102,7 +106,8 @@ fn check_node(world: &World, proposed: &Proposed<'_>, steps: &Steps, on: &str) {
             named.push((group.name.clone(), index));
         },
     );
-    (wanted.sort(), named.sort());
+    wanted.sort();
+    named.sort();
     assert_eq!(named, wanted, "{on} after {steps:?}");
 }
 
@@ -145,7 +150,9 @@ fn after_every_step_the_cluster_is_what_is_left_and_what_is_new() {
                     n_steps[3] += 1;
                 }
             }
-            NODES.iter().for_each(|on| check_node(&world, &proposed, &steps, on));
+            for on in NODES {
+                check_node(&world, &proposed, &steps, on);
+            }
             for alloc in &allocs {
                 let of = format!("{}/{}", alloc.job.name, alloc.group);
                 let n = steps.evicted.iter().filter(|(_, group)| *group == of).count();

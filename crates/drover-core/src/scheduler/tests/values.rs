@@ -11,8 +11,11 @@ use crate::scheduler::feasible::resolve;
 use crate::scheduler::operand::{Comparison, RIGHT_LIMIT_BYTES, pattern};
 use crate::scheduler::typed;
 
+/// What an operand asks of the order of two sides.
+type AskOfOrder = fn(Ordering) -> bool;
+
 /// Operands that ask for the order of two sides, with what they ask.
-const ORDERED: [(Operand, fn(Ordering) -> bool); 4] = [
+const ORDERED: [(Operand, AskOfOrder); 4] = [
     (Operand::Less, Ordering::is_lt),
     (Operand::LessOrEqual, Ordering::is_le),
     (Operand::Greater, Ordering::is_gt),

@@ -12,6 +12,13 @@ fn asking(request: &Value) -> Value {
     with(spec(1), "volumes", json!([request]))
 }
 
+/// An object with further fields.
+fn and(mut one: Value, more: &Value) -> Value {
+    let fields = one.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    one
+}
+
 /// Why the only node is left out; nothing where the job is placed.
 fn left_out(world: &World) -> Option<String> {
     let plan = world.plan();
@@ -30,8 +37,11 @@ fn a_host_volume_is_used_in_a_way_that_it_offers() {
             for asked in MODES.map(Some).into_iter().chain([None]) {
                 for how in [None, Some(ATTACHMENTS[0]), Some(ATTACHMENTS[1])] {
                     let mut request = json!({ "name": "v", "type": "host", "source": "data", "readOnly": read_only });
-                    asked.into_iter().for_each(|mode| request["accessMode"] = json!(mode));
-                    how.into_iter().for_each(|how| request["attachmentMode"] = json!(how));
+                    for (field, value) in [("accessMode", asked), ("attachmentMode", how)] {
+                        if let Some(value) = value {
+                            request[field] = json!(value);
+                        }
+                    }
                     let mut world = World::without_nodes(&asking(&request));
                     world.view.put_node(node("n-3"));
                     let mut one = host_volume("shop", "data", "n-3", offered);
@@ -52,12 +62,8 @@ fn a_host_volume_is_used_in_a_way_that_it_offers() {
 #[test]
 fn what_a_node_offers_itself_is_read_or_written_as_it_says_and_never_sticky() {
     let exclusive = json!([{ "accessMode": "single-node-single-writer", "attachmentMode": "file-system" }]);
-    let by_id = |more: &Value| {
-        let mut offered =
-            json!({ "path": "/d", "readOnly": false, "id": "x", "ready": true, "capabilities": exclusive });
-        more.as_object().unwrap().iter().for_each(|(field, value)| offered[field] = value.clone());
-        offered
-    };
+    let ready = json!({ "path": "/d", "readOnly": false, "id": "x", "ready": true, "capabilities": exclusive });
+    let by_id = |more: &Value| and(ready.clone(), more);
     let fixed = |read_only: bool| json!({ "path": "/d", "readOnly": read_only });
     for (offered, request, suits) in [
         (fixed(false), json!({}), true),
@@ -77,8 +83,7 @@ fn what_a_node_offers_itself_is_read_or_written_as_it_says_and_never_sticky() {
         // One of a HostVolume of some namespace is not had by its name.
         (json!({ "path": "/d", "readOnly": false, "namespace": "blog" }), json!({}), false),
     ] {
-        let mut asked = json!({ "name": "v", "type": "host", "source": "data" });
-        request.as_object().unwrap().iter().for_each(|(field, value)| asked[field] = value.clone());
+        let asked = and(json!({ "name": "v", "type": "host", "source": "data" }), &request);
         let mut world = World::without_nodes(&asking(&asked));
         let host_volumes = serde_json::from_value(json!({ "data": offered })).unwrap();
         world.view.put_node(Node { host_volumes, ..node("n-0") });
@@ -101,10 +106,7 @@ fn beside(world: &mut World, namespace: &str, request: &Value) {
 #[test]
 fn the_one_writer_of_a_host_volume_is_any_that_writes_to_it_in_its_namespace() {
     let exclusive = |more: &Value| {
-        let mut one =
-            json!({ "name": "v", "type": "host", "source": "data", "accessMode": "single-node-single-writer" });
-        more.as_object().unwrap().iter().for_each(|(field, value)| one[field] = value.clone());
-        one
+        and(json!({ "name": "v", "type": "host", "source": "data", "accessMode": "single-node-single-writer" }), more)
     };
     let taken = Some("missingHostVolumes:data has the one writer that it may have on node n-3".to_owned());
     for (namespace, request, other, wanted) in [
@@ -187,7 +189,7 @@ fn claimed(schedulable: bool, is_full: bool, mode: Option<AccessMode>, writer: C
     let claims = (writer != ClaimedBy::None).then(|| serde_json::from_value(claim).unwrap());
     CSIVolumeStatus {
         schedulable,
-        resource_exhausted: is_full.then(|| now()),
+        resource_exhausted: is_full.then(now),
         access_mode: mode,
         claims: claims.into_iter().collect(),
         ..CSIVolumeStatus::default()
