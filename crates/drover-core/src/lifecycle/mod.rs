@@ -17,6 +17,8 @@ mod restart;
 mod stage;
 mod status;
 mod stop_after;
+#[cfg(test)]
+mod tests;
 
 pub use coordinator::{Coordinator, Gates};
 pub use garbage::{GarbageLimits, GarbageReason, NodeUsage, garbage_reason, oldest};
