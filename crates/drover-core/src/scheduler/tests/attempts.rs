@@ -1,5 +1,5 @@
-//! How often an evaluation is tried and how it ends: each row of `spec/scheduler.md` 2.4, over every combination of what
-//! it looks at.
+//! How often an evaluation is tried and how it ends: each row of `spec/scheduler.md` 2.4, over every combination of
+//! what it looks at.
 
 use drover_api::job::{EvalStatus, JobType};
 use fastrand::Rng;

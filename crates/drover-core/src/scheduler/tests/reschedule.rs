@@ -1,5 +1,5 @@
-//! When failed allocations are placed again (`spec/scheduler.md` 3.3), beside the rows of its tables in plain numbers of
-//! seconds.
+//! When failed allocations are placed again (`spec/scheduler.md` 3.3), beside the rows of its tables in plain numbers
+//! of seconds.
 
 use drover_api::GoDuration;
 use drover_api::allocation::{RescheduleEvent, RescheduleTracker};

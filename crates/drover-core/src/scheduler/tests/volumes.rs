@@ -47,7 +47,7 @@ fn a_host_volume_is_used_in_a_way_that_it_offers() {
                     let mut one = host_volume("shop", "data", "n-3", offered);
                     one.spec.capabilities[0].attachment_mode = serde_json::from_value(json!(attachment)).unwrap();
                     put_host_volume(&mut world, one);
-                    // Not said: a reader reads, others write, on a file system.
+                    // Where it does not say: a reader reads, others write, on a file system.
                     let mode = asked.unwrap_or(if read_only { "single-node-reader" } else { "single-node-writer" });
                     let how = how.unwrap_or("file-system");
                     let why = format!("missingHostVolumes:data offers no {mode} with {how} on node n-3");
