@@ -2,3 +2,6 @@
 
 pub mod blocked;
 pub mod queue;
+
+#[cfg(test)]
+mod tests;
