@@ -197,8 +197,8 @@ impl<'a> Planner<'a> {
         let resources = candidates.need().assign(&entry.node, self.proposed.usage(entry), self.rng).ok()?;
         self.proposed.place(entry, group, missing.index, &resources);
         by_version.changed_at(Some(row), &node, Some((name, CountChange::Placed)), &self.proposed);
-        for victim in found.victims.iter().filter(|victim| victim.max_parallel > 0) {
-            by_version.evicted(self.view, &victim.alloc);
+        if found.victims.iter().any(|victim| victim.max_parallel > 0) {
+            by_version.evictions.evicted();
         }
         let n_victims = i64::try_from(found.victims.len()).unwrap_or(0);
         let deployment = deployment.filter(|_| version == self.job.version).cloned();
@@ -370,17 +370,6 @@ impl<'a> CandidatesByVersion<'a> {
     fn changed(&mut self, node: &NodeName, own: Option<(&str, CountChange)>, proposed: &Proposed<'a>) {
         let row = self.candidates.values().next().and_then(|candidates| candidates.row_of(node));
         self.changed_at(row, node, own, proposed);
-    }
-
-    /// Takes in that one more of a group is evicted: those of it that are left cost more from now on, wherever they are.
-    /// O(allocations of its job).
-    fn evicted(&mut self, view: &ClusterView, victim: &Alloc) {
-        let Some(candidates) = self.candidates.values().next() else { return };
-        for alloc in view.allocs_of_job(&victim.job).filter(|alloc| alloc.group == victim.group) {
-            if let Some(row) = candidates.row_of(&alloc.node) {
-                self.evictions.changed(row, candidates.rank(row));
-            }
-        }
     }
 
     /// The same for a node whose place in the table is known: it is one for all versions.
