@@ -32,8 +32,8 @@ pub(super) const CLIENTS: usize = 32;
 /// The leader's Lease, in drover's namespace.
 const LEADER: &str = "drover-controller";
 /// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what
-/// is measured.
-const CONFIG: &str = "heartbeat: {grace: 60s}\n";
+/// is measured. One namespace holds all that is.
+const CONFIG: &str = "heartbeat: {grace: 60s}\nlimits: {allocationsPerNamespace: 1000000}\n";
 /// Of gateways, which here no API server hands anything over to. A machine that is busy with its clients reads late:
 /// lines are kept for longer than by default.
 const GATEWAY_CONFIG: &str = "names: [localhost]\nusers: 127.0.0.1:0\nagents: 127.0.0.1:0\napiService: false\n\

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::client_node::{CsiRequest, NodePhase};
-use drover_api::{CSIVolume, ClientNode, finalizer};
+use drover_api::{CSIVolume, ClientNode, Job, finalizer};
 use drover_testkit::progress::{Progress, Step};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -196,11 +196,25 @@ async fn claim_all(stage: &Stage, size: usize, progress: &Progress) -> Result<()
         if n > known {
             (known, since) = (n, Instant::now());
         }
+        if let Some(why) = refusal(stage).await? {
+            bail!("{known} of {} claims are taken, and {why}", size * CLAIMS);
+        }
         ensure!(since.elapsed() < PATIENCE, "{known} of {} claims are taken, and no other one since", size * CLAIMS);
         step.moved("", known as u64, (size * CLAIMS) as u64);
     }
     step.done("");
     stage.quiet(progress).await
+}
+
+/// Why a job is not placed at all, if one is not.
+async fn refusal(stage: &Stage) -> Result<Option<String>> {
+    let api: Api<Job> = Api::namespaced(stage.client.clone(), NAMESPACE);
+    let all = api.list(&ListParams::default()).await.context("listing Jobs")?;
+    Ok(all.items.into_iter().find_map(|job| {
+        let columns = job.status?.columns;
+        let is_refused = columns.reason == "InvalidSpec";
+        is_refused.then(|| format!("djob/{} is refused: {}", job.metadata.name.unwrap_or_default(), columns.message))
+    }))
 }
 
 /// How many claims all volumes have.
