@@ -193,6 +193,13 @@ impl Mock {
         }
     }
 
+    /// The ids of the runs that have not ended, whether an agent knows them or not.
+    #[cfg(test)]
+    pub(crate) fn alive(&self) -> Vec<String> {
+        let is_alive = |(_, task): &(&String, &MockTask)| run((*task).clone()).now_or_never().is_none();
+        self.lock().iter().filter(is_alive).map(|(id, _)| id.clone()).collect()
+    }
+
     /// As a reboot of the machine: nothing that ran is there any more.
     pub(crate) fn lose_all(&self) {
         self.lock().clear();

@@ -118,7 +118,7 @@ impl Nodes {
             Self::mark_leaving(shared, mark);
         }
         for node in &step.done {
-            self.finish_drain(shared, node);
+            Self::finish_drain(shared, node);
         }
         if let Some(at) = step.wake_at {
             let at = shared.instant_of(at);
@@ -157,7 +157,7 @@ impl Nodes {
 
     /// Everything has left: the request is cleared, and the node stays ineligible. That nothing is left stands in the
     /// node's status before: a leader that finds the request gone knows by it that the drain was not canceled.
-    pub(super) fn finish_drain(&mut self, shared: &mut Shared, name: &NodeName) {
+    pub(super) fn finish_drain(shared: &mut Shared, name: &NodeName) {
         let Some(object) = shared.caches.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
         if !has_left(object.status.as_ref().and_then(|status| status.drain.as_ref())) {
             shared.due.nodes.insert(name.clone());

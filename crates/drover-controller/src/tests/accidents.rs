@@ -28,10 +28,13 @@ pub(crate) trait Scene {
     async fn live(&mut self, seconds: u64);
 }
 
-/// What people do, each act with the seconds that pass after it.
+/// What people do, and the seconds that pass after it.
+type Act<S> = (fn(&mut S), u64);
+
+/// What people do in a world, one act after the other.
 pub(crate) struct Story<S: 'static> {
     pub(crate) begin: fn() -> S,
-    pub(crate) acts: &'static [(fn(&mut S), u64)],
+    pub(crate) acts: &'static [Act<S>],
 }
 
 /// Plays a story once for each of its writes and each accident.

@@ -1,5 +1,7 @@
 //! Whole agents on virtual time over a small API server in memory.
 
+mod deaths;
+
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::allocations::plan::{AllocPlan, Runners};
 use crate::reporting::report::Report;
+use crate::state::StateWrite;
 use drover_clock::Clock;
 use drover_store::{Change, Key, Object, Part, Precondition, Selection, Store, StoreError};
 
@@ -65,6 +68,8 @@ struct ApiState {
     reads: Vec<(Key, Instant)>,
     /// What may not be read.
     forbidden: Option<Key>,
+    /// Says what becomes of an agent that writes.
+    fates: Option<deaths::Fates>,
 }
 
 fn selects(fields: Option<&str>, object: &Value) -> bool {
@@ -153,6 +158,19 @@ impl Api {
         self.0.lock().expect("no panic").journal.clone()
     }
 
+    /// Writes for an agent, unless it dies before; it is never ready for one that dies.
+    async fn written<K: Object>(&self, write: impl FnOnce(&Self) -> K) -> Result<K, StoreError> {
+        // Heartbeats are many, and each is like the others.
+        let is_beat = TypeId::of::<K>() == TypeId::of::<Lease>();
+        let fates = self.0.lock().expect("no panic").fates.clone().filter(|_| !is_beat);
+        let fate = fates.map_or(StateWrite::Kept, |fates| fates.next());
+        let answer = (fate != StateWrite::DiedBefore).then(|| write(self));
+        match answer.filter(|_| fate == StateWrite::Kept) {
+            Some(answer) => Ok(answer),
+            None => std::future::pending().await,
+        }
+    }
+
     async fn until(&self, what: &str, changes: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + Duration::from_hours(1);
         while !changes(self) {
@@ -204,7 +222,7 @@ impl Store for Api {
         if self.object::<K>(&key).is_some() {
             return Err(StoreError::AlreadyExists(key.to_string()));
         }
-        Ok(self.put(&key, serde_json::to_value(object).expect("JSON"), "create"))
+        self.written(|api| api.put(&key, serde_json::to_value(object).expect("JSON"), "create")).await
     }
 
     async fn apply_status<K: Object>(
@@ -225,7 +243,7 @@ impl Store for Api {
         for (name, value) in body["status"].as_object().expect("a status") {
             object["status"][name] = value.clone();
         }
-        Ok(self.put(key, object, "apply"))
+        self.written(|api| api.put(key, object, "apply")).await
     }
 
     async fn merge<K: Object>(&self, _: &Key, _: Part, _: &Precondition, _: Value) -> Result<K, StoreError> {
@@ -237,7 +255,7 @@ impl Store for Api {
         if self.object::<K>(&key).is_none() {
             return Err(StoreError::NotFound(key.to_string()));
         }
-        Ok(self.put(&key, serde_json::to_value(object).expect("JSON"), "replace"))
+        self.written(|api| api.put(&key, serde_json::to_value(object).expect("JSON"), "replace")).await
     }
 
     async fn delete<K: Object>(&self, _: &Key, _: &Precondition) -> Result<(), StoreError> {
@@ -298,11 +316,21 @@ fn version_key() -> Key {
 
 /// An agent's life, as a task of its own.
 fn begin(machine: &Machine, api: &Api, seed: u64) -> (JoinSet<()>, CancellationToken) {
+    begin_with(machine, api, seed, None)
+}
+
+/// The same of an agent whose writes to its state may be its last.
+fn begin_with(
+    machine: &Machine,
+    api: &Api,
+    seed: u64,
+    faults: Option<StateFaults>,
+) -> (JoinSet<()>, CancellationToken) {
     let stop = CancellationToken::new();
     let mut fingerprint = Fingerprint::default();
     fingerprint.resources.memory_mb = 1000;
     let clock = Arc::new(VirtualClock(Instant::now()));
-    let life = Life { config: config(), fingerprint, clock, seed, faults: None, stop: stop.clone() };
+    let life = Life { config: config(), fingerprint, clock, seed, faults, stop: stop.clone() };
     let (machine, api) = (machine.clone(), api.clone());
     let mut agent = JoinSet::new();
     agent.spawn(async move { machine.run_agent(api, life).await });
