@@ -517,6 +517,11 @@ fn lookup<'a>(name: &str, env: &'a BTreeMap<String, String>, node: &'a NodeFacts
 
 #[cfg(test)]
 mod tests {
+    mod bounds;
+    mod references;
+    mod service;
+    mod variables;
+
     use super::*;
     use drover_api::allocation::{AllocatedResources, TaskResources};
 
