@@ -492,6 +492,9 @@ fn mebibytes(value: &Value) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
+    mod images;
+    mod settings;
+
     use serde_json::json;
 
     use super::*;

@@ -251,6 +251,8 @@ fn refers(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    mod keys;
+
     use serde_json::json;
 
     use super::*;

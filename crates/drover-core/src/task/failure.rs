@@ -123,6 +123,8 @@ fn remedy_of_start(message: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    mod histories;
+
     use expect_test::{Expect, expect};
     use serde_json::{Value, json};
 

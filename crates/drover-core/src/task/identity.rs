@@ -231,6 +231,8 @@ pub fn oldest_living<'a>(allocations: impl IntoIterator<Item = &'a Allocation>) 
 
 #[cfg(test)]
 mod tests {
+    mod tokens;
+
     use serde_json::json;
 
     use super::*;

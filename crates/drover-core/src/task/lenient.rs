@@ -139,6 +139,8 @@ impl<'de> Deserializer<'de> for Lenient<'de> {
 
 #[cfg(test)]
 mod tests {
+    mod written;
+
     use std::collections::BTreeMap;
 
     use serde::Deserialize;

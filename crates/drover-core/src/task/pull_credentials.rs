@@ -165,6 +165,8 @@ fn part_matches(pattern: &str, part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    mod places;
+
     use super::*;
     use serde_json::{Value, json};
 

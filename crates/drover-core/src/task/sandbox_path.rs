@@ -71,6 +71,8 @@ impl std::fmt::Display for SandboxPath {
 
 #[cfg(test)]
 mod tests {
+    mod random;
+
     use super::*;
 
     #[test]

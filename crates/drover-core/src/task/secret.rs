@@ -202,6 +202,8 @@ fn in_text(text: &str, field: &dyn Fn() -> String, found: &mut Vec<Reference>) {
 
 #[cfg(test)]
 mod tests {
+    mod listed;
+
     use super::*;
     use serde_json::json;
 

@@ -194,6 +194,8 @@ fn unquoted(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    mod lines;
+
     use super::*;
     use serde_json::{Value, json};
 

@@ -117,6 +117,8 @@ fn end_of_text(inner: &str, quote: char) -> usize {
 
 #[cfg(test)]
 mod tests {
+    mod actions;
+
     use super::*;
 
     fn template(text: &str) -> Template {
