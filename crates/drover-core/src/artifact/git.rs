@@ -104,11 +104,15 @@ fn is_reference(name: &str) -> bool {
         && name.chars().all(is_allowed)
         && !name.starts_with(['-', '/'])
         && !name.ends_with(['/', '.'])
+        && name != "@"
+        && !name.split('/').any(|part| part.starts_with('.') || part.strip_suffix(".lock").is_some())
         && !["..", "//", "@{"].iter().any(|wrong| name.contains(wrong))
 }
 
 #[cfg(test)]
 mod tests {
+    mod names;
+
     use super::*;
 
     fn read(source: &str) -> Result<(String, GitTree), String> {
