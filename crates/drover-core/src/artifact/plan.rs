@@ -321,7 +321,9 @@ fn unpacked_name(base: &str, packed: Compression) -> &str {
         Compression::Xz => ".xz",
         Compression::Zst => ".zst",
     };
-    base.strip_suffix(end).unwrap_or(base)
+    // An end is known in either case.
+    let name = base.get(..base.len().saturating_sub(end.len())).unwrap_or(base);
+    if base[name.len()..].eq_ignore_ascii_case(end) { name } else { base }
 }
 
 fn is_name(name: &str) -> bool {
@@ -337,6 +339,8 @@ fn is_header(name: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    mod forms;
+
     use super::*;
     use serde_json::{Value, json};
 
