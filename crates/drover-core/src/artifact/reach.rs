@@ -71,6 +71,8 @@ fn plain(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    mod ranges;
+
     use super::*;
 
     fn is_refused(text: &str, allowed: &[Cidr]) -> bool {

@@ -212,6 +212,8 @@ pub fn sha256_of(digest: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    mod edges;
+
     use super::*;
 
     fn object(source: &str) -> Result<S3Object, String> {

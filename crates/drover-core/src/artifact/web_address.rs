@@ -159,6 +159,8 @@ pub(super) fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    mod parts;
+
     use super::*;
 
     #[test]
