@@ -89,6 +89,8 @@ pub fn is_permitted(address: &str, of_node: &[String], allowed: &[Cidr]) -> bool
 
 #[cfg(test)]
 mod tests {
+    mod bits;
+
     use super::*;
 
     #[test]

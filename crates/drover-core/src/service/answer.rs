@@ -92,6 +92,8 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    mod bytes;
+
     use super::*;
 
     #[test]

@@ -91,6 +91,8 @@ fn name_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
 
 #[cfg(test)]
 mod tests {
+    mod locations;
+
     use super::*;
 
     #[test]

@@ -66,6 +66,8 @@ fn later(at: Timestamp, by: Duration) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    mod histories;
+
     use super::*;
 
     fn at(millis: i64) -> Timestamp {
