@@ -14,7 +14,7 @@ fn port(label: &str, value: i64, to: i64, host_ip: &str) -> AllocatedPort {
 }
 
 /// All that environments are made from, for a test to change.
-struct Scene {
+struct EnvironmentScene {
     allocation: Allocation,
     job: JobSpec,
     group: Group,
@@ -25,7 +25,7 @@ struct Scene {
     network: Option<NetworkStatus>,
 }
 
-impl Scene {
+impl EnvironmentScene {
     fn plain() -> Self {
         let mut allocation = Allocation::new("web-api-0-1f", drover_api::AllocationSpec::default());
         allocation.spec.job_name = "web".into();
@@ -65,7 +65,7 @@ impl Scene {
 
 #[test]
 fn a_task_of_which_little_is_known_has_these_variables_and_no_other() {
-    let shown = Scene::plain().shown();
+    let shown = EnvironmentScene::plain().shown();
     let expected = [
         "NOMAD_ALLOC_DIR=/alloc",
         "NOMAD_ALLOC_ID=",
@@ -87,7 +87,7 @@ fn a_task_of_which_little_is_known_has_these_variables_and_no_other() {
 
 #[test]
 fn a_task_has_each_variable_of_the_specification_once() {
-    let mut scene = Scene::plain();
+    let mut scene = EnvironmentScene::plain();
     scene.allocation.metadata.uid = Some("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9".into());
     scene.allocation.metadata.namespace = Some("shop".into());
     scene.allocation.spec.index = 7;
@@ -143,7 +143,7 @@ fn a_task_has_each_variable_of_the_specification_once() {
 #[test]
 fn a_short_id_is_the_first_eight_letters_or_all_that_there_are() {
     for (uid, short) in [("12345678", "12345678"), ("123456789", "12345678"), ("1234567", "1234567")] {
-        let mut scene = Scene::plain();
+        let mut scene = EnvironmentScene::plain();
         scene.allocation.metadata.uid = Some(uid.into());
         let env = scene.environment();
         assert_eq!((env["NOMAD_ALLOC_ID"].as_str(), env["NOMAD_SHORT_ALLOC_ID"].as_str()), (uid, short));
@@ -153,7 +153,7 @@ fn a_short_id_is_the_first_eight_letters_or_all_that_there_are() {
 #[test]
 fn a_most_memory_is_told_only_where_there_is_one() {
     for (most, told) in [(-1, None), (0, None), (1, Some("1")), (4096, Some("4096"))] {
-        let mut scene = Scene::plain();
+        let mut scene = EnvironmentScene::plain();
         let limits = TaskResources { memory_mb: 64, memory_max_mb: most, ..TaskResources::default() };
         scene.allocation.spec.resources.tasks = [("server".to_owned(), limits)].into();
         assert_eq!(scene.environment().get("NOMAD_MEMORY_MAX_LIMIT").map(String::as_str), told, "{most}");
@@ -162,7 +162,7 @@ fn a_most_memory_is_told_only_where_there_is_one() {
 
 #[test]
 fn the_limits_of_another_task_are_not_told() {
-    let mut scene = Scene::plain();
+    let mut scene = EnvironmentScene::plain();
     let other = TaskResources { cpu: 9, memory_mb: 9, memory_max_mb: 9, ..TaskResources::default() };
     scene.allocation.spec.resources.tasks = [("sidecar".to_owned(), other)].into();
     let limits: Vec<String> =
@@ -173,7 +173,7 @@ fn the_limits_of_another_task_are_not_told() {
 #[test]
 fn a_port_without_an_inner_number_has_the_nodes_inside_too() {
     for (to, inside) in [(0, "20000"), (-1, "20000"), (1, "1"), (8080, "8080")] {
-        let mut scene = Scene::plain();
+        let mut scene = EnvironmentScene::plain();
         scene.allocation.spec.resources.ports = vec![port("http", 20_000, to, "10.0.0.1")];
         let env = scene.environment();
         let told = ["PORT", "ALLOC_PORT", "HOST_PORT"].map(|it| env[&format!("NOMAD_{it}_http")].as_str());
@@ -189,7 +189,7 @@ fn an_own_network_with_a_sixth_address_alone_has_it_in_brackets() {
         ("", "fd00::2", "fd00::2", "[fd00::2]:80"),
         ("172.26.64.2", "", "172.26.64.2", "172.26.64.2:80"),
     ] {
-        let mut scene = Scene::plain();
+        let mut scene = EnvironmentScene::plain();
         scene.allocation.spec.resources.ports = vec![port("a.b", 80, 0, "10.0.0.1"), port("é", 81, 0, "10.0.0.1")];
         let network = NetworkStatus { address: four.into(), address_v6: six.into(), ..NetworkStatus::default() };
         scene.network = Some(network);
@@ -209,7 +209,7 @@ fn no_variable_of_the_host_with_credentials_reaches_a_task() {
                   SERVICE_ACCOUNT_TOKEN MY_SERVICEACCOUNT_FILE my_service_account";
     let permitted = "PATH HOME NOMAD_ADDR CONSUL_HTTP_ADDR VAULT_ADDR AWS_REGION KUBERNETES XKUBERNETES_PORT \
                      NOMAD_TOKENS SERVICE_ACC ACCOUNT_SERVICE";
-    let mut scene = Scene::plain();
+    let mut scene = EnvironmentScene::plain();
     let names = denied.split_whitespace().chain(permitted.split_whitespace());
     scene.host = names.map(|name| (name.to_owned(), "host".to_owned())).collect();
     let reached: Vec<String> =
@@ -221,7 +221,7 @@ fn no_variable_of_the_host_with_credentials_reaches_a_task() {
 
 #[test]
 fn of_a_secret_a_task_sees_what_it_names_and_no_variable() {
-    let mut scene = Scene::plain();
+    let mut scene = EnvironmentScene::plain();
     scene.secrets = texts([("secret.db.password", "hunter2 ${NOMAD_DC}"), ("secret.db.user", "u")]);
     scene.node.datacenter = "dc1".into();
     scene.group.meta = texts([("dsn", "pg://${secret.db.user}")]);
@@ -234,7 +234,7 @@ fn of_a_secret_a_task_sees_what_it_names_and_no_variable() {
 
 #[test]
 fn text_of_the_host_is_not_expanded() {
-    let mut scene = Scene::plain();
+    let mut scene = EnvironmentScene::plain();
     scene.host = texts([("PS1", "${NOMAD_JOB_ID}> ")]);
     assert_eq!(scene.environment()["PS1"], "${NOMAD_JOB_ID}> ");
 }
@@ -247,7 +247,7 @@ fn a_job_without_an_id_and_name_has_that_of_its_object() {
         ("", "Shop", ["web", "Shop", "web.api[0]"]),
         ("Web", "Shop", ["Web", "Shop", "Web.api[0]"]),
     ] {
-        let mut scene = Scene::plain();
+        let mut scene = EnvironmentScene::plain();
         (scene.job.id, scene.job.name) = (id.into(), name.into());
         let env = scene.environment();
         let told = ["JOB_ID", "JOB_NAME", "ALLOC_NAME"].map(|it| env[&format!("NOMAD_{it}")].as_str());
@@ -263,7 +263,7 @@ fn slow_clean(name: &str) -> String {
 
 /// Who wins, written as layers from the first to the last. Keys are in lower case alone, so that no two of them meet in
 /// capitals.
-fn slow_layers(scene: &Scene, built_in: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn slow_layers(scene: &EnvironmentScene, built_in: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut layers = built_in.clone();
     let keys: BTreeSet<&String> =
         [&scene.job.meta, &scene.group.meta, &scene.task.meta].iter().flat_map(|meta| meta.keys()).collect();
@@ -288,11 +288,11 @@ fn slow_layers(scene: &Scene, built_in: &BTreeMap<String, String>) -> BTreeMap<S
 #[test]
 fn of_two_variables_of_a_name_the_nearer_to_the_task_wins() {
     let mut rng = Rng::with_seed(117);
-    let built_in = Scene::plain().environment();
+    let built_in = EnvironmentScene::plain().environment();
     let keys = ["owner", "a.b", "a-c", "x y", "é"];
     let names = ["NOMAD_DC", "NOMAD_META_owner", "NOMAD_META_OWNER", "NOMAD_META_a.b", "PATH", "A-B", "NOMAD_JOB_ID"];
     for round in 0..2000 {
-        let mut scene = Scene::plain();
+        let mut scene = EnvironmentScene::plain();
         let mut some = |from: &[&str], whose: &str| -> BTreeMap<String, String> {
             let chosen: Vec<&str> = from.iter().copied().filter(|_| rng.bool()).collect();
             chosen.into_iter().map(|name| (name.to_owned(), format!("{name} of {whose}"))).collect()

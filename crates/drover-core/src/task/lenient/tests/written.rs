@@ -3,7 +3,7 @@
 use super::*;
 
 #[derive(Debug, PartialEq, Deserialize)]
-struct Numbers {
+struct LenientNumbers {
     #[serde(default)]
     small: Option<i32>,
     #[serde(default)]
@@ -16,7 +16,7 @@ struct Numbers {
 
 fn number(field: &str, value: &Value) -> Option<String> {
     let object = json!({ field: value });
-    let read = Numbers::deserialize(Lenient(&object)).ok()?;
+    let read = LenientNumbers::deserialize(Lenient(&object)).ok()?;
     let each = [
         read.small.map(|it| it.to_string()),
         read.long.map(|it| it.to_string()),

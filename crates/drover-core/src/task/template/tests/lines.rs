@@ -7,26 +7,26 @@ use super::*;
 /// What a value means, as a machine of one state a letter. It is written from the description of [`variables`].
 fn slow_value(text: &str) -> Option<String> {
     #[derive(Clone, Copy, PartialEq)]
-    enum At {
+    enum QuoteState {
         Plain,
         Single,
         Double,
         Escape,
     }
-    let (mut at, mut out, mut is_behind_blank) = (At::Plain, Vec::new(), true);
+    let (mut at, mut out, mut is_behind_blank) = (QuoteState::Plain, Vec::new(), true);
     // Each letter is kept with whether it was in quotes: blanks at the end go only where they were not.
     for letter in text.chars() {
         match (at, letter) {
-            (At::Plain, '#') if is_behind_blank => break,
-            (At::Plain, '\'') => at = At::Single,
-            (At::Plain, '"') => at = At::Double,
-            (At::Single, '\'') | (At::Double, '"') => {
-                at = At::Plain;
+            (QuoteState::Plain, '#') if is_behind_blank => break,
+            (QuoteState::Plain, '\'') => at = QuoteState::Single,
+            (QuoteState::Plain, '"') => at = QuoteState::Double,
+            (QuoteState::Single, '\'') | (QuoteState::Double, '"') => {
+                at = QuoteState::Plain;
                 out.push(None);
             }
-            (At::Double, '\\') => at = At::Escape,
-            (At::Escape, _) => {
-                at = At::Double;
+            (QuoteState::Double, '\\') => at = QuoteState::Escape,
+            (QuoteState::Escape, _) => {
+                at = QuoteState::Double;
                 match letter {
                     'n' => out.push(Some(('\n', true))),
                     'r' => out.push(Some(('\r', true))),
@@ -35,12 +35,12 @@ fn slow_value(text: &str) -> Option<String> {
                     _ => out.extend([Some(('\\', true)), Some((letter, true))]),
                 }
             }
-            (At::Plain, _) => out.push(Some((letter, false))),
-            (At::Single | At::Double, _) => out.push(Some((letter, true))),
+            (QuoteState::Plain, _) => out.push(Some((letter, false))),
+            (QuoteState::Single | QuoteState::Double, _) => out.push(Some((letter, true))),
         }
-        is_behind_blank = at == At::Plain && letter == ' ';
+        is_behind_blank = at == QuoteState::Plain && letter == ' ';
     }
-    if at != At::Plain {
+    if at != QuoteState::Plain {
         return None;
     }
     while out.last().is_some_and(|last| *last == Some((' ', false))) {
