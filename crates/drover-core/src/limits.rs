@@ -147,6 +147,8 @@ fn over(code: &'static str, asked: i64, who: &str, limit: i64, setting: &str) ->
 
 #[cfg(test)]
 mod tests {
+    mod edges;
+
     use drover_api::job::JobSpec;
     use serde_json::json;
 

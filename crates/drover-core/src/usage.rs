@@ -147,6 +147,8 @@ fn stages_of(task: &Task) -> &'static [usize] {
 
 #[cfg(test)]
 mod tests {
+    mod stages;
+
     use serde_json::json;
 
     use super::*;
