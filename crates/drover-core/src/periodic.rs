@@ -220,6 +220,8 @@ pub fn launch_of(id: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    mod walks;
+
     use serde_json::json;
 
     use super::*;
