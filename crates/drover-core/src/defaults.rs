@@ -141,6 +141,8 @@ fn disconnect(given: &Disconnect) -> Disconnect {
 
 #[cfg(test)]
 mod tests {
+    mod layers;
+
     use super::*;
 
     fn job(r#type: JobType) -> JobSpec {

@@ -191,6 +191,8 @@ pub fn parent_id(spec: &JobSpec) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    mod words;
+
     use drover_api::job::JobType;
     use serde_json::{Value, json};
 

@@ -109,6 +109,8 @@ fn digest(parts: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    mod forms;
+
     use std::collections::BTreeSet;
 
     use super::*;
