@@ -28,9 +28,11 @@ fn bits(address: IpAddr) -> u128 {
 }
 
 impl Cidr {
-    /// Whether it has this address.
+    /// Whether it has this address. A range of IPv6 addresses has no IPv4 ones, however wide it is and however they are
+    /// written.
     pub fn contains(self, address: IpAddr) -> bool {
-        bits(address) & self.mask == self.base
+        let is_of_v4 = self.mask >> 32 == u128::MAX >> 32;
+        (is_of_v4 || !address.to_canonical().is_ipv4()) && bits(address) & self.mask == self.base
     }
 }
 

@@ -51,11 +51,25 @@ fn a_range_has_the_addresses_that_begin_with_its_bits() {
             n_without += 1;
         }
         assert_eq!(range.contains(address), wanted, "{base}/{length} and {address}");
-        // Whether a range of all IPv6 addresses has the IPv4 ones too is left open here.
         let other = random(&mut rng, !is_six, None);
-        assert!(is_six && length == 0 || !range.contains(other), "{base}/{length} and {other}");
+        assert!(!range.contains(other), "{base}/{length} and {other}");
     }
     assert!(n_within > 2000 && n_without > 2000, "{n_within} {n_without}");
+}
+
+#[test]
+fn who_allows_all_of_ipv6_allows_nothing_of_ipv4() {
+    let (all, mapped): (Cidr, Cidr) =
+        ("::/0".parse().expect("a range"), "::ffff:10.0.0.0/104".parse().expect("a range"));
+    for (address, of_all, of_mapped) in [
+        ("127.0.0.1", false, false),
+        ("::ffff:127.0.0.1", false, false),
+        ("10.1.2.3", false, true),
+        ("::1", true, false),
+    ] {
+        let address: IpAddr = address.parse().expect("an address");
+        assert_eq!((all.contains(address), mapped.contains(address)), (of_all, of_mapped), "{address}");
+    }
 }
 
 #[test]
