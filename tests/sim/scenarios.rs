@@ -160,8 +160,8 @@ fn a_stale_list_of_jobs_makes_no_version() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Each failed allocation is replaced 6.007 s after the one before was placed: at 66.01 s, 72.02 s, 78.03 s and so on. The
-/// deadline comes long before, at the same millisecond as, and long after each of them.
+/// Each failed allocation is replaced 6.007 s after the one before was placed: at 66.01 s, 72.02 s, 78.03 s and so on.
+/// The deadline comes long before, at the same millisecond as, and long after each of them.
 #[test]
 fn a_revert_has_a_deployment_in_each_order_of_the_deadline_and_the_replacement() {
     let text = std::fs::read_to_string(path("deployment-revert-while-due")).expect("a scenario");

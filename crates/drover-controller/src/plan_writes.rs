@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::allocation::{
     AllocStateEntry, AllocStateField, AllocationReason, AllocationSpec, ClientStatus, DesiredStatus, LastReschedule,
@@ -23,10 +24,13 @@ use crate::deployments::{self, DeploymentWrite};
 use crate::keys::key_of;
 use crate::services;
 use crate::stored::Stored;
-use drover_store::{Key, Part, Precondition, Store, StoreError};
+use drover_store::{ErrorClass, Key, Part, Precondition, Store, StoreError};
 
 /// Writes of one plan that are under way at the same time.
 const PARALLEL: usize = 32;
+
+/// When it is asked again for what may have been created, while the API server does not answer.
+const ASK_PAUSES: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 
 /// A plan with all that its writes need.
 #[derive(Debug)]
@@ -258,9 +262,12 @@ fn keep(results: Vec<(Key, Result<Allocation, StoreError>)>, written: &mut Writt
     kept
 }
 
-/// Creates an allocation. One of its name that exists already is the answer, whatever node it names.
+/// Creates an allocation. One of its name that exists already is the answer, whatever node it names; where no answer
+/// came it may exist, and is asked for: taken for unwritten, its room would be given to another one before the watch
+/// shows it.
 async fn create_or_adopt<S: Store>(store: &S, object: &Allocation, key: &Key) -> Result<Allocation, StoreError> {
     match store.create(object).await {
+        Err(error) if error.class() == ErrorClass::Transient => found_after(store, key, error).await,
         Err(StoreError::AlreadyExists(text)) => {
             let existing = store.get::<Allocation>(key).await?.ok_or(StoreError::Unavailable(text))?;
             if existing.metadata.deletion_timestamp.is_some() {
@@ -270,6 +277,18 @@ async fn create_or_adopt<S: Store>(store: &S, object: &Allocation, key: &Key) ->
         }
         other => other,
     }
+}
+
+/// The allocation whose creation ended with this error, if it exists; else the error.
+async fn found_after<S: Store>(store: &S, key: &Key, error: StoreError) -> Result<Allocation, StoreError> {
+    for pause in ASK_PAUSES {
+        match store.get::<Allocation>(key).await {
+            Ok(Some(existing)) if existing.metadata.deletion_timestamp.is_none() => return Ok(existing),
+            Ok(_) => return Err(error),
+            Err(_) => tokio::time::sleep(pause).await,
+        }
+    }
+    Err(error)
 }
 
 /// The change of an allocation that ends.

@@ -39,8 +39,8 @@ impl Nodes {
         }
     }
 
-    /// Hears of the nodes whose agents have reported, while no leader watched, on what was disconnected: they are back as
-    /// far as anyone knows, and nothing of theirs is disconnected once more.
+    /// Hears of the nodes whose agents have reported, while no leader watched, on what was disconnected: they are back
+    /// as far as anyone knows, and nothing of theirs is disconnected once more.
     pub(crate) fn begin(&mut self, shared: &mut Shared) {
         let is_back = |node: &NodeName| {
             let mut there = shared.view.allocs_on_node(node);

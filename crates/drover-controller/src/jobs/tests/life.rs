@@ -352,3 +352,16 @@ async fn a_job_of_the_name_of_one_that_is_gone_begins_with_version_0_and_allocat
     let version: JobVersion = world.the("web-v0");
     assert_eq!(Some(&version.spec.job_uid), second.metadata.uid.as_ref());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_allocation_takes_its_room_although_the_answer_to_its_creation_is_lost_and_no_watch_shows_it_yet() {
+    let mut world = World::with_nodes(["n1"]);
+    world.create(&service("web", 1));
+    world.store.lose_answer("create Allocation", unavailable());
+    let in_view = |world: &World| world.leader.shared.view.allocs_on_node(&"n1".into()).count();
+    while world.allocs().is_empty() {
+        let actions = world.decide();
+        world.carry_out(actions);
+    }
+    assert_eq!(in_view(&world), 1, "nothing is read from the watches since");
+}

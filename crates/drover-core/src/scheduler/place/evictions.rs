@@ -1,5 +1,5 @@
-//! Where others can be evicted for a group, looked up once for each node and again only when something on it changed, or
-//! when it is the best one and who is evicted there may have changed.
+//! Where others can be evicted for a group, looked up once for each node and again only when something on it changed,
+//! or when it is the best one and who is evicted there may have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +40,9 @@ impl Evictions {
         }
     }
 
-    /// One more of a group that may lose only so many at once is evicted: those that are left are worse victims, wherever
-    /// they are. Which node is the best hangs on victims' priorities alone, so that only the best one is looked at again.
+    /// One more of a group that may lose only so many at once is evicted: those that are left are worse victims,
+    /// wherever they are. Which node is the best hangs on victims' priorities alone, so that only the best one is
+    /// looked at again.
     pub(super) const fn evicted(&mut self) {
         self.round += 1;
     }

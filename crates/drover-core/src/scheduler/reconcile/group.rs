@@ -804,8 +804,9 @@ impl GroupPass<'_> {
         update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current
     }
 
-    /// Whether the job's version has begun to run here: it is wanted somewhere, or was lost or stopped for a replacement
-    /// that is not there yet. What was stopped with the job does not count: the job begins again when it is started.
+    /// Whether the job's version has begun to run here: it is wanted somewhere, or was lost or stopped for a
+    /// replacement that is not there yet. What was stopped with the job does not count: the job begins again when it is
+    /// started.
     fn is_begun(&self, all: &[Arc<Alloc>]) -> bool {
         let is_there = |alloc: &Arc<Alloc>| update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
         let awaits =

@@ -1,5 +1,5 @@
-//! An agent that dies at each single write of a story, to the API server or to its state: the next one brings the story to
-//! the end that it has without.
+//! An agent that dies at each single write of a story, to the API server or to its state: the next one brings the story
+//! to the end that it has without.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
