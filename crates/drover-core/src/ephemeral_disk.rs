@@ -141,4 +141,68 @@ mod tests {
         let refused = source(Some(&new), Some(&self::version(false)), Some(&old), ("n-2", "uid-b"));
         assert_eq!(refused, Err(DiskError::NotWanted("g".to_owned())));
     }
+
+    #[test]
+    fn what_is_known_of_the_replaced_one_decides_whether_its_files_may_be_had() {
+        let (new, version) = (allocation("b", "n-2", "pending", "a"), version(true));
+        let of = |old: Option<&Allocation>| source(Some(&new), Some(&version), old, ("n-2", "uid-b"));
+        let (name, node) = (|| "a".to_owned(), |node: &str| node.to_owned());
+        let found = |at: &str| Ok(DiskSource { node: node(at), uid: "uid-a".to_owned() });
+        for (status, at, wanted) in [
+            ("pending", "n-1", Err(DiskError::NotEnded(name()))),
+            ("pending", "n-2", Err(DiskError::NotEnded(name()))),
+            ("running", "n-2", Err(DiskError::NotEnded(name()))),
+            ("complete", "n-1", found("n-1")),
+            ("failed", "n-3", found("n-3")),
+            ("failed", "n-2", Err(DiskError::Here(name()))),
+            ("lost", "n-2", Err(DiskError::Lost(name(), node("n-2")))),
+            ("unknown", "n-1", Err(DiskError::Lost(name(), node("n-1")))),
+            ("unknown", "n-2", Err(DiskError::Lost(name(), node("n-2")))),
+        ] {
+            assert_eq!(of(Some(&allocation("a", at, status, ""))), wanted, "{status} on {at}");
+        }
+        assert_eq!(of(None), Err(DiskError::Gone(name())), "it was deleted");
+        let mut silent = allocation("a", "n-1", "complete", "");
+        silent.status = None;
+        assert_eq!(of(Some(&silent)), Err(DiskError::NotEnded(name())), "its agent has told nothing");
+        let mut unborn = allocation("a", "n-1", "complete", "");
+        unborn.metadata.uid = None;
+        assert_eq!(of(Some(&unborn)), Err(DiskError::Gone(name())), "without a uid there is nothing to ask for");
+    }
+
+    #[test]
+    fn the_version_of_the_allocation_says_whether_its_group_asks_for_files() {
+        let (new, old) = (allocation("b", "n-2", "running", "a"), allocation("a", "n-1", "complete", ""));
+        let by = |version: Option<&JobVersion>| source(Some(&new), version, Some(&old), ("n-2", "uid-b"));
+        assert_eq!(by(None), Err(StandingError::NoVersion.into()));
+        let mut others = [version(true), version(true)];
+        others[0].spec.version = 4;
+        others[1].spec.job_uid = "k".to_owned();
+        for other in &others {
+            assert_eq!(by(Some(other)), Err(StandingError::NoVersion.into()));
+        }
+        let mut elsewhere = version(true);
+        elsewhere.spec.job.groups[0].name = "h".to_owned();
+        assert_eq!(by(Some(&elsewhere)), Err(DiskError::NotWanted("g".to_owned())), "another group asks, not its own");
+        assert_eq!(
+            source(None, Some(&version(true)), Some(&old), ("n-2", "uid-b")),
+            Err(StandingError::NoAllocation.into())
+        );
+    }
+
+    #[test]
+    fn people_are_told_what_became_of_the_files() {
+        let name = || "a".to_owned();
+        for (error, wanted) in [
+            (DiskError::NotWanted("g".to_owned()), "group g does not migrate its disk; set ephemeralDisk.migrate"),
+            (DiskError::Gone(name()), "allocation a, which this one replaces, is not there any more"),
+            (
+                DiskError::Lost(name(), "n-1".to_owned()),
+                "allocation a, which this one replaces, was lost with its node n-1",
+            ),
+            (StandingError::Ended.into(), "the allocation has ended"),
+        ] {
+            assert_eq!(error.to_string(), wanted);
+        }
+    }
 }
