@@ -1,6 +1,8 @@
 //! Cases of `spec/deployments.md` that one look at a deployment decides; those that the scheduler decides stand beside
 //! it.
 
+mod progress;
+mod request;
 mod status;
 
 use std::collections::BTreeMap;
