@@ -452,4 +452,121 @@ mod tests {
         let fault = "not healthy by the deadline of 0.2s: http: 503";
         assert_eq!(told(&named), [pending, line("old", fault), line("young", fault)]);
     }
+
+    /// The starts that count for the minimum time: all but those of tasks that run after the others, and of poststart
+    /// tasks that are done.
+    fn youngest_of(seen: &Observation) -> Option<Timestamp> {
+        let counts = |it: &&TaskFacts| match it.stage {
+            Stage::Poststop => false,
+            Stage::PoststartEphemeral => it.progress != DONE,
+            _ => true,
+        };
+        seen.tasks.values().filter(counts).filter_map(|it| it.started_at).max()
+    }
+
+    /// Since when all checks pass, from all that was seen: back to the first of the last row of good observations, and
+    /// not behind the last restart.
+    fn passing_since(history: &[(Timestamp, Observation)]) -> Option<Timestamp> {
+        let mut since = None;
+        for (n, (now, seen)) in history.iter().enumerate().rev() {
+            let passes = |it: &CheckFacts| {
+                it.state == CheckState::Success || (it.is_readiness && it.state != CheckState::Pending)
+            };
+            if seen.checks.is_empty() || !seen.checks.iter().all(passes) {
+                break;
+            }
+            since = Some(*now);
+            let before = history[..n].iter().filter_map(|(_, seen)| youngest_of(seen)).max();
+            if youngest_of(seen) > before {
+                break;
+            }
+        }
+        since
+    }
+
+    /// The verdict that all that was seen leads to, with the names of the tasks to blame before the deadline.
+    fn expected(history: &[(Timestamp, Observation)], mode: HealthMode, min: i64, deadline: i64) -> Option<String> {
+        let (now, seen) = history.last().expect("an observation");
+        let is_ephemeral = |it: &TaskFacts| matches!(it.stage, Stage::PrestartEphemeral | Stage::PoststartEphemeral);
+        let may_be_dead = |it: &TaskFacts| it.stage == Stage::Poststop || (is_ephemeral(it) && it.progress == DONE);
+        let is_dead = |it: &TaskFacts| it.progress.state == RunState::Dead && !may_be_dead(it);
+        let dead: Vec<&str> = seen.tasks.iter().filter(|(_, it)| is_dead(it)).map(|(name, _)| name.as_str()).collect();
+        if !dead.is_empty() {
+            return Some(format!("dead {}", dead.join(" ")));
+        }
+        let waits = |it: &TaskFacts| it.stage != Stage::Poststop && it.progress.state == RunState::Pending;
+        let runs_since = youngest_of(seen).filter(|_| !seen.tasks.values().any(waits));
+        let has_checks = mode == HealthMode::Checks && !seen.checks.is_empty();
+        let checks_since = if has_checks { passing_since(history) } else { Some(at(0)) };
+        if let (Some(runs), Some(passes)) = (runs_since, checks_since) {
+            let well_at = runs.max(passes).max(at(0)) + SignedDuration::from_millis(min);
+            if well_at <= *now && well_at <= at(deadline) {
+                return Some("healthy".to_owned());
+            }
+        }
+        (*now >= at(deadline)).then(|| "late".to_owned())
+    }
+
+    fn random_task(rng: &mut fastrand::Rng, now: i64) -> TaskFacts {
+        let stage = Stage::ALL[rng.usize(..Stage::ALL.len())];
+        let is_ephemeral = matches!(stage, Stage::PrestartEphemeral | Stage::PoststartEphemeral);
+        let (progress, started_at) = match rng.usize(0..60) {
+            0..=7 => (Progress::PENDING, None),
+            8 => (FAILED, Some(at(now))),
+            9..=30 if is_ephemeral => (DONE, Some(at(rng.i64(-5..=now)))),
+            _ => (RUNNING, Some(at(rng.i64(-5..=now)))),
+        };
+        TaskFacts { stage, progress, started_at }
+    }
+
+    #[test]
+    fn a_verdict_follows_from_all_that_was_seen() {
+        let (mut n_healthy, mut n_dead, mut n_late) = (0, 0, 0);
+        for seed in 0..4_000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mode = if rng.bool() { HealthMode::Checks } else { HealthMode::TaskStates };
+            let (min, deadline) = (rng.u64(0..12), rng.u64(8..30));
+            let mut it = tracker(mode, min, deadline);
+            let (mut history, mut now) = (Vec::new(), 0);
+            let mut seen = Observation::default();
+            loop {
+                let name = ["a", "b", "c"][rng.usize(..3)];
+                if seen.tasks.is_empty() || rng.usize(..3) == 0 {
+                    seen.tasks.insert(name.to_owned(), random_task(&mut rng, now));
+                }
+                if rng.usize(..4) == 0 {
+                    let states = [CheckState::Pending, CheckState::Success, CheckState::Warning, CheckState::Failure];
+                    let state = if rng.bool() { CheckState::Success } else { states[rng.usize(..4)] };
+                    seen.checks = vec![CheckFacts { state, is_readiness: rng.usize(..4) == 0 }; rng.usize(1..3)];
+                }
+                history.push((at(now), seen.clone()));
+                let min = i64::try_from(min).expect("a short time");
+                let deadline = i64::try_from(deadline).expect("a short time");
+                let wanted = expected(&history, mode, min, deadline);
+                let step = it.observe(&seen, at(now));
+                let found = step.verdict.clone().map(|verdict| match verdict {
+                    HealthVerdict::Healthy => "healthy".to_owned(),
+                    HealthVerdict::Unhealthy { because } if wanted.as_deref() != Some("late") => {
+                        let names: Vec<&str> = because.iter().map(|it| it.task.as_str()).collect();
+                        format!("dead {}", names.join(" "))
+                    }
+                    HealthVerdict::Unhealthy { .. } => "late".to_owned(),
+                });
+                assert_eq!(found, wanted, "seed {seed} at {now}: {history:#?}");
+                match wanted.as_deref() {
+                    Some("healthy") => n_healthy += 1,
+                    Some("late") => n_late += 1,
+                    Some(_) => n_dead += 1,
+                    None => {
+                        let wake_at = step.wake_at.expect("a time to look again");
+                        assert!(wake_at > at(now) && wake_at <= at(deadline), "seed {seed} at {now}: {wake_at}");
+                        now += rng.i64(1..5);
+                        continue;
+                    }
+                }
+                break;
+            }
+        }
+        assert!(n_healthy > 500 && n_dead > 100 && n_late > 100, "{n_healthy} {n_dead} {n_late}");
+    }
 }
