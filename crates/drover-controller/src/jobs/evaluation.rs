@@ -225,11 +225,14 @@ impl Jobs {
             shared.evaluations.last.entry(key.clone()).or_default().saw = Some(shared.view_index);
             return Self::finish(shared, &key);
         }
-        match versions::prepare(&key, &object, &versions, shared.clock.now()) {
+        let uid = convert::uid(&object.metadata);
+        let known = |version: &JobVersion| {
+            let stored = shared.view.version(&key, &uid, version.spec.version).cloned();
+            stored.unwrap_or_else(|| Definition::new(&version.spec.job, &key.name))
+        };
+        match versions::prepare(&key, &object, &versions, shared.clock.now(), known) {
             Ok(version) => {
-                let uid = convert::uid(&object.metadata);
-                let stored = shared.view.version(&key, &uid, version.spec.version).cloned();
-                let definition = stored.unwrap_or_else(|| Definition::new(&version.spec.job, &key.name));
+                let definition = known(&version);
                 let is_template = periodic::is_template(&definition.spec);
                 shared.view.put_job(convert::job(&object, version.spec.version, definition, false).0);
                 if is_template {

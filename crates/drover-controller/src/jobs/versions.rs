@@ -48,12 +48,14 @@ pub(crate) struct Prepared {
 
 /// The version of a job that its spec is, or what must be written first.
 ///
-/// `versions` are those of this incarnation, oldest first.
+/// `versions` are those of this incarnation, oldest first; `known` has their definitions, whose digests are computed
+/// once.
 pub(crate) fn prepare(
     key: &JobKey,
     object: &Arc<Job>,
     versions: &[Arc<JobVersion>],
     now: Timestamp,
+    known: impl Fn(&JobVersion) -> Arc<Definition>,
 ) -> Result<Arc<JobVersion>, Box<Preparation>> {
     let needs_finalizer =
         object.meta().deletion_timestamp.is_none() && !finalizer::is_held(object.meta(), finalizer::STOP_ALLOCATIONS);
@@ -63,7 +65,7 @@ pub(crate) fn prepare(
     });
     let version = match newest {
         Some(version) if is_recorded => {
-            let is_unmarked = is_unmarked(version, versions);
+            let is_unmarked = is_unmarked(version, versions, known);
             if !needs_finalizer && !is_unmarked {
                 return Ok(Arc::clone(version));
             }
@@ -80,9 +82,14 @@ pub(crate) fn prepare(
 
 /// Whether a version was recorded and not marked as stable although the one before is and nodes act on the same: the
 /// second of the two writes did not happen.
-fn is_unmarked(version: &JobVersion, versions: &[Arc<JobVersion>]) -> bool {
+fn is_unmarked(
+    version: &JobVersion,
+    versions: &[Arc<JobVersion>],
+    known: impl Fn(&JobVersion) -> Arc<Definition>,
+) -> bool {
+    let before = versions.len().checked_sub(2).map(|at| &versions[at]);
     version.status.as_ref().is_none_or(|status| status.observed_generation < 0)
-        && versions.len().checked_sub(2).is_some_and(|before| inherits(&versions[before], &version.spec.job))
+        && before.is_some_and(|before| before.is_stable() && known(before).is_same_work(&known(version)))
 }
 
 /// Whether the job is older than one of its versions: a list can be stale, and an earlier leader has recorded a newer
@@ -255,9 +262,14 @@ mod tests {
         JobKey::new("ns", "web")
     }
 
+    fn prepared(job: &Arc<Job>, versions: &[Arc<JobVersion>]) -> Result<Arc<JobVersion>, Box<Preparation>> {
+        let known = |version: &JobVersion| Definition::new(&version.spec.job, &version.spec.job_name);
+        prepare(&key(), job, versions, Timestamp::UNIX_EPOCH, known)
+    }
+
     /// The version that is made for a job which has these.
     fn made(job: &Arc<Job>, versions: &[Arc<JobVersion>]) -> JobVersion {
-        match prepare(&key(), job, versions, Timestamp::UNIX_EPOCH).unwrap_err().version {
+        match prepared(job, versions).unwrap_err().version {
             Some(Recording::Create { version, .. }) => *version,
             other => panic!("no version is made: {other:?}"),
         }
@@ -275,12 +287,7 @@ mod tests {
         let changed = Arc::new(changed);
         let zero = stable(made(&job("a"), &[]));
         let unmarked = made(&changed, std::slice::from_ref(&zero));
-        let marks = |versions: &[Arc<JobVersion>], job: &Arc<Job>| match prepare(
-            &key(),
-            job,
-            versions,
-            Timestamp::UNIX_EPOCH,
-        ) {
+        let marks = |versions: &[Arc<JobVersion>], job: &Arc<Job>| match prepared(job, versions) {
             Ok(_) => false,
             Err(preparation) => matches!(preparation.version, Some(Recording::Mark(_))),
         };
@@ -297,11 +304,11 @@ mod tests {
 
     #[test]
     fn s_189_a_changed_spec_is_a_new_version_and_the_same_one_is_evaluated_in_the_old() {
-        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let first = job("a");
         let zero = made(&first, &[]);
         assert_eq!(zero.metadata.name.as_deref(), Some("web-v0"));
         let versions = [Arc::new(zero)];
-        assert_eq!(prepare(&key(), &first, &versions, now).unwrap().spec.version, 0);
+        assert_eq!(prepared(&first, &versions).unwrap().spec.version, 0);
         let one = made(&job("b"), &versions);
         assert_eq!(one.spec.version, 1);
     }
@@ -321,12 +328,12 @@ mod tests {
 
     #[test]
     fn scaling_and_stopping_make_no_version() {
-        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let first = job("a");
         let versions = [Arc::new(made(&first, &[]))];
         let mut scaled = (*first).clone();
         scaled.spec.stop = true;
         scaled.spec.scale = Some(drover_api::job::Scale { group: String::new(), count: Some(7) });
-        assert_eq!(prepare(&key(), &Arc::new(scaled), &versions, now).unwrap().spec.version, 0);
+        assert_eq!(prepared(&Arc::new(scaled), &versions).unwrap().spec.version, 0);
     }
 
     #[test]
@@ -340,8 +347,7 @@ mod tests {
         assert_eq!(goes(&versions, &[1, 8]), [0, 2]);
         // The newest one, of which there is no allocation yet, is what the job's next allocations need.
         assert!(goes(&versions[..7], &[0, 1, 2, 3, 4, 5]).is_empty());
-        let status = drover_api::job_version::JobVersionStatus { stable: true, ..Default::default() };
-        versions[0] = Arc::new(JobVersion { status: Some(status), ..JobVersion::clone(&versions[0]) });
+        versions[0] = stable(JobVersion::clone(&versions[0]));
         assert_eq!(goes(&versions, &[]), [1, 2, 3], "its neighbour goes in the place of the newest stable one");
     }
 

@@ -28,10 +28,7 @@ impl Nodes {
         let is_lost = object.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Lost);
         if consequences.is_reconnected && !is_lost {
             // An agent that reports is there: its next heartbeat may be seconds away.
-            let node = NodeName::from(object.spec.node_name.as_str());
-            let elapsed = shared.elapsed();
-            self.heartbeats.ledger.beat(node.clone(), elapsed);
-            self.hear(shared, &node);
+            self.take_beat(shared, &NodeName::from(object.spec.node_name.as_str()));
         }
         if consequences.concerns_drain {
             let namespace = object.metadata.namespace.clone().unwrap_or_default();

@@ -37,10 +37,10 @@ impl Nodes {
     /// A Lease that changed while this process watched is a beat; one that was merely there is not.
     pub(super) fn on_lease(&mut self, shared: &mut Shared, lease: &Lease, has_changed: bool) {
         let name = lease.metadata.name.clone().unwrap_or_default();
-        let elapsed = shared.elapsed();
         if name == LEADER_LEASE {
             let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
             if holder == Some(shared.identity.as_str()) {
+                let elapsed = shared.elapsed();
                 self.heartbeats.ledger.prove_live(elapsed);
                 self.mark_silent(shared);
             }
@@ -50,11 +50,17 @@ impl Nodes {
         if !has_changed {
             return;
         }
-        self.heartbeats.ledger.beat(node.clone(), elapsed);
-        self.hear(shared, &node);
+        self.take_beat(shared, &node);
     }
 
-    /// A node is heard of, by a beat or a report.
+    /// A node has shown that it is there now, by a beat or a report.
+    pub(super) fn take_beat(&mut self, shared: &mut Shared, node: &NodeName) {
+        let elapsed = shared.elapsed();
+        self.heartbeats.ledger.beat(node.clone(), elapsed);
+        self.hear(shared, node);
+    }
+
+    /// A node is heard of, now or while no leader watched.
     pub(super) fn hear(&mut self, shared: &mut Shared, node: &NodeName) {
         self.heartbeats.heard.insert(node.clone());
         self.note_contact(shared, node);
